@@ -1,0 +1,60 @@
+"""Errors a user can act on; each knows the exit code that the command line returns for it."""
+
+from __future__ import annotations
+
+
+class EtReplayError(Exception):
+    """Root of everything this package raises on purpose; its text is one sentence."""
+
+    exit_code = 1
+
+
+class UsageError(EtReplayError):
+    """The command line, or the arguments of a call, ask for something that cannot be."""
+
+    exit_code = 2
+
+
+class TraceError(EtReplayError):
+    """The input file is not what was needed, or too broken to read."""
+
+
+class PlanError(EtReplayError):
+    """A plan file is invalid, or belongs to another trace."""
+
+
+class ReplayError(EtReplayError):
+    """An operator failed, or cannot run, where the user asked not to go on."""
+
+
+class OutOfMemoryError(ReplayError):
+    """A request did not fit the device; all figures are bytes.
+
+    `node_id`, `operator` and `event` say where, as far as the raiser knows: an allocator knows none of
+    them, the simulator adds `event`, a replay adds the node.
+    """
+
+    exit_code = 3
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        requested: int,
+        capacity: int,
+        allocated: int,
+        reserved: int,
+        largest_free: int = 0,
+        event: int | None = None,
+        node_id: int | None = None,
+        operator: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.requested = requested
+        self.capacity = capacity
+        self.allocated = allocated
+        self.reserved = reserved
+        self.largest_free = largest_free
+        self.event = event
+        self.node_id = node_id
+        self.operator = operator

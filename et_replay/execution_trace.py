@@ -1,0 +1,129 @@
+"""Execution traces in memory: the nodes that PyTorch's ExecutionTraceObserver wrote, decoded one by one on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Union
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+
+class TensorRef(msgspec.Struct, frozen=True, gc=False):
+    """One recorded sight of a tensor.
+
+    Ids are recycled addresses: neither `tensor_id` nor `storage_id` names one object for a whole trace, and
+    tensors, storages and nodes have separate key spaces even where the numbers collide. `offset` and `strides`
+    count elements. Traces before schema 1.1.1 have no strides: `strides` is None there.
+    """
+
+    tensor_id: int
+    storage_id: int
+    offset: int
+    numel: int
+    itemsize: int
+    device: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+
+    @property
+    def defined(self) -> bool:
+        """False for `at::Tensor()`, which stands for an absent optional tensor."""
+        return not self.dtype.startswith("nullptr")
+
+    @property
+    def extent(self) -> int:
+        """Elements spanned from `offset` on: a stride of 0 spans nothing, a gap between rows counts."""
+        if 0 in self.shape:
+            return 0
+        if self.strides is None or len(self.strides) != len(self.shape):
+            return self.numel
+        return 1 + sum((size - 1) * abs(stride) for size, stride in zip(self.shape, self.strides))
+
+    @property
+    def end(self) -> int:
+        """Bytes of the storage that this tensor proves to exist: (offset + extent) * itemsize, 0 if empty."""
+        extent = self.extent
+        return (self.offset + extent) * self.itemsize if extent else 0
+
+
+class Opaque(msgspec.Struct, frozen=True, gc=False):
+    """A value that the observer only named: `kind` is Generator, Storage, Stream, Object, ComplexDouble …"""
+
+    kind: str
+
+
+Value = Union[TensorRef, Opaque, None, bool, int, float, str, tuple["Value", ...]]
+
+
+def tensors(values: Iterable[Value]) -> Iterator[TensorRef]:
+    """Yield every tensor of `values`, undefined ones too, in the observer's flattening order (lists and tuples)."""
+    stack = [iter(values)]
+    while stack:
+        for value in stack[-1]:
+            if isinstance(value, TensorRef):
+                yield value
+            elif isinstance(value, tuple):
+                stack.append(iter(value))
+                break
+        else:
+            stack.pop()
+
+
+class Node(msgspec.Struct, frozen=True):
+    """One recorded call. Every attribute that a schema lacks has its default; unknown ones are in `attributes`."""
+
+    id: int
+    name: str
+    parent: int
+    inputs: tuple[Value, ...] = ()
+    outputs: tuple[Value, ...] = ()
+    op_schema: str = ""
+    tid: int = 0
+    scope: int = 0
+    rf_id: int = 0
+    seq_id: int = -1
+    fw_parent: int = 0
+    fw_tid: int = 0
+    kernel_backend: str = ""
+    kernel_file: str = ""
+    tensor_range: str = ""
+    attributes: Mapping[str, object] = {}
+
+    @property
+    def is_kernel(self) -> bool:
+        """True for a generated kernel (Triton) that a compiled graph launched."""
+        return self.kernel_backend != ""
+
+    @property
+    def is_operator(self) -> bool:
+        """True for what a replay can execute: dispatched operators, collectives, generated kernels."""
+        return self.op_schema != "" or self.is_kernel or self.name == "record_param_comms"
+
+
+@dataclass(frozen=True, eq=False)
+class ExecutionTrace:
+    """A trace's nodes sorted by id, so in the order in which the calls began.
+
+    A node's *position* is its index in that order and its identity: damaged files repeat ids. `parents` holds
+    positions, -1 for a node without parent. `notes` says in sentences what was repaired or left out on reading.
+    """
+
+    source: str
+    schema: str
+    ids: npt.NDArray[np.int64]
+    parents: npt.NDArray[np.int64]
+    names: Sequence[str]
+    decode: Callable[[int], Node]
+    notes: tuple[str, ...] = ()
+    metadata: Mapping[str, object] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def node(self, position: int) -> Node:
+        """Decode the node at `position`."""
+        return self.decode(position)
