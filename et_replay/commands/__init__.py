@@ -1,0 +1,64 @@
+"""The command line: argument words in, exit code out. Only here are errors printed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from et_replay import __version__
+from et_replay.commands import info, replay
+from et_replay.errors import EtReplayError, UsageError
+
+_COMMANDS = {"replay": replay, "info": info}
+_EPILOG = """Without a command, et_replay replays; `et_replay replay --help` lists its options.
+
+exit codes: 0 done, 1 the input or the replay failed, 2 wrong usage, 3 out of memory reproduced"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    try:
+        arguments = _parse(list(sys.argv[1:] if argv is None else argv))
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return code
+    except EtReplayError as error:
+        print(f"et_replay: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # Whoever read stdout has left. Python flushes it once more at exit: let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints are errors like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def _parse(words: list[str]) -> argparse.Namespace:
+    parser = _Parser(
+        prog="et_replay",
+        description="Replay PyTorch execution traces: time and memory, without the model.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"et_replay {__version__}")
+    commands = parser.add_subparsers(metavar="command", required=True)
+    for name, command in _COMMANDS.items():
+        description = command.run.__doc__ or ""
+        subparser = commands.add_parser(
+            name, help=description, description=description, allow_abbrev=False
+        )
+        command.add_arguments(subparser)
+        subparser.set_defaults(run=command.run)
+    if not words or (words[0].startswith("-") and words[0] not in ("-h", "--help", "--version")):
+        words = ["replay", *words]
+    return parser.parse_args(words)

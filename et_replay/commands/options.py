@@ -1,0 +1,89 @@
+"""Command-line words in, checked values out: the argument types that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+
+from et_replay.errors import UsageError
+from et_replay.units import parse_bytes
+
+_DEVICE = re.compile(r"auto|cpu|meta|cuda(:\d+)?")
+
+
+def size(text: str) -> int:
+    """Read a positive size such as 24GiB."""
+    try:
+        value = parse_bytes(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if value == 0:
+        raise argparse.ArgumentTypeError(f"Expected a size above 0, got {text!r}.")
+    return value
+
+
+def share(text: str) -> float:
+    """Read a share above 0, 1 at most."""
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"Expected a number, got {text!r}.") from error
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"Expected a number above 0 and up to 1, got {text!r}.")
+    return value
+
+
+def integer(minimum: int, maximum: int = 2**63 - 1) -> Callable[[str], int]:
+    """Return a reader of whole numbers from `minimum` to `maximum`."""
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"Expected a whole number, got {text!r}.") from error
+        if not minimum <= value <= maximum:
+            limit = f"at least {minimum}" if value < minimum else f"at most {maximum}"
+            raise argparse.ArgumentTypeError(f"Expected {limit}, got {text!r}.")
+        return value
+
+    return read
+
+
+def device(text: str) -> str:
+    """Read the name of a device to replay on."""
+    if _DEVICE.fullmatch(text) is None:
+        raise argparse.ArgumentTypeError(f"Expected auto, cuda, cuda:N, cpu or meta, got {text!r}.")
+    return text
+
+
+def add_input(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what to read."""
+    parser.add_argument(
+        "--trace",
+        "--input",
+        "--trace-path",
+        metavar="PATH",
+        required=True,
+        help="the execution trace: JSON, plain or compressed by gzip or zstd; - is stdin",
+    )
+    parser.add_argument(
+        "--window",
+        metavar="TEXT",
+        help="what to take of the trace: a ProfilerStep by its number or name, first, last, all, "
+        "or node ids as 100:200 (default: the last step that holds an operator)",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse a damaged trace instead of repairing it"
+    )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what to write."""
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="write the result as JSON as well; - writes nothing but JSON to stdout",
+    )
+    parser.add_argument("--force", action="store_true", help="let --json overwrite a file")
+    parser.add_argument("--quiet", action="store_true", help="no progress and no warnings")

@@ -1,0 +1,75 @@
+"""Results in, streams and files out: the result on stdout, warnings and progress on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from et_replay.errors import EtReplayError, UsageError
+
+STDOUT = "-"
+
+
+def check_destination(destination: str | None, force: bool) -> None:
+    """Raise UsageError if `destination` cannot be written: now, not after the work is done."""
+    if destination is None or destination == STDOUT:
+        return
+    path = Path(destination)
+    if path.exists() and not path.is_file():
+        raise UsageError(f"--json {destination} is not a regular file; - is stdout.")
+    if path.exists() and not force:
+        raise UsageError(f"{destination} exists; --force overwrites it.")
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise UsageError(f"--json {destination}: there is no folder {folder}.")
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"--json {destination}: the folder {folder} is not writable.")
+
+
+def write_result(text: str, document: str, destination: str | None) -> None:
+    """Print `text` for a person, and write `document` to where --json says, if it says so."""
+    if destination == STDOUT:
+        sys.stdout.write(document)
+        return
+    if destination is not None:
+        _write_whole(Path(destination), document)
+    print(text)
+
+
+def _write_whole(path: Path, content: str) -> None:
+    """Write a file that appears complete or not at all."""
+    target = path.resolve()
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        try:
+            partial.write_text(content, encoding="utf-8")
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise EtReplayError(f"Cannot write {path}: {error.strerror}.") from error
+
+
+def warn(notes: Iterable[str], quiet: bool) -> None:
+    """Print `notes` on stderr, one line each, unless `quiet`."""
+    if quiet:
+        return
+    for note in notes:
+        print(f"warning: {note}", file=sys.stderr)
+
+
+@contextmanager
+def progress_bar(quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Show progress on a terminal; what is yielded is to be called with (done, total)."""
+    from tqdm import tqdm
+
+    with tqdm(unit=" operations", leave=False, disable=True if quiet else None) as bar:
+
+        def advance(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield advance

@@ -1,0 +1,159 @@
+"""`et_replay [replay]`: a trace in, its operators run again, their time and memory out."""
+
+from __future__ import annotations
+
+import argparse
+
+from et_replay.commands import options
+from et_replay.commands.output import check_destination, progress_bar, warn, write_result
+from et_replay.errors import OutOfMemoryError, ReplayError, UsageError
+from et_replay.formats import open_trace
+from et_replay.program import Mode, Program, build_program, select_window
+
+_DEFAULT_WORKSPACE = -1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a replay."""
+    options.add_input(parser)
+    _add_memory(parser)
+    parser.add_argument(
+        "--device",
+        type=options.device,
+        default="auto",
+        metavar="NAME",
+        help="auto (cuda where there is one, else cpu), cuda, cuda:N, cpu, or meta, which computes "
+        "shapes only; on cpu and meta the device memory is simulated (default: auto)",
+    )
+    parser.add_argument(
+        "--cpu", dest="device", action="store_const", const="cpu", help="short for --device cpu"
+    )
+    parser.add_argument(
+        "--warmup",
+        "--warmup-iter",
+        type=options.integer(0),
+        default=1,
+        metavar="N",
+        help="iterations before the measured ones (default: 1)",
+    )
+    parser.add_argument(
+        "--iterations",
+        "--iter",
+        type=options.integer(1),
+        default=3,
+        metavar="N",
+        help="measured iterations (default: 3)",
+    )
+    parser.add_argument(
+        "--on-unsupported",
+        choices=("substitute", "skip", "fail"),
+        default="substitute",
+        help="what to do for an operator that cannot run here: let its outputs appear with their "
+        "recorded shapes, leave it out, or stop (default: substitute)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=options.integer(0),
+        default=0,
+        metavar="N",
+        help="seed of all values (default: 0)",
+    )
+    options.add_output(parser)
+
+
+def _add_memory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tensor-allocation-mode",
+        choices=[mode.value for mode in Mode],
+        default=Mode.PRE_ALLOCATE.value,
+        help="pre: inputs exist before the first iteration, as in the original job; lazy: every "
+        "storage is allocated before its first use and freed after its last (default: pre)",
+    )
+    parser.add_argument(
+        "--enable-lazy-tensor-allocation",
+        dest="tensor_allocation_mode",
+        action="store_const",
+        const=Mode.LAZY_ALLOCATE.value,
+        help="short for --tensor-allocation-mode lazy",
+    )
+    parser.add_argument(
+        "--device-memory-threshold",
+        type=options.share,
+        default=1.0,
+        metavar="F",
+        help="lazy mode: share of the device memory above which everything that the next operation "
+        "does not need is freed, to be created again when needed (default: 1, never)",
+    )
+    parser.add_argument(
+        "--device-memory",
+        type=options.size,
+        metavar="SIZE",
+        help="capacity of the device, such as 24GiB (default: 80GiB if simulated, else all of it)",
+    )
+    parser.add_argument(
+        "--library-workspace",
+        nargs="?",
+        type=options.size,
+        const=_DEFAULT_WORKSPACE,
+        default=0,
+        metavar="SIZE",
+        help="add memory that libraries such as cuBLAS take and no trace records; without SIZE "
+        "32MiB a thread that runs matrix products on cuda, nothing on other devices",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run a trace's operators again and report their time and memory."""
+    _check(arguments)
+    trace = open_trace(arguments.trace, strict=arguments.strict)
+    warn(trace.notes, arguments.quiet)
+    program = build_program(trace, select_window(trace, arguments.window))
+    warn(program.notes, arguments.quiet)
+    return _replay(program, arguments)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    mode = Mode(arguments.tensor_allocation_mode)
+    if mode is Mode.STALLOC_PLANNED:
+        raise UsageError("--tensor-allocation-mode stalloc does not exist yet; use pre or lazy.")
+    if arguments.device_memory_threshold < 1 and mode is not Mode.LAZY_ALLOCATE:
+        raise UsageError(
+            "--device-memory-threshold below 1 needs --tensor-allocation-mode lazy: "
+            f"{mode.value} frees nothing early."
+        )
+    check_destination(arguments.json, arguments.force)
+
+
+def _replay(program: Program, arguments: argparse.Namespace) -> int:
+    # torch takes a second to import, and may be missing: only here is it needed.
+    try:
+        from et_replay.replay import ReplayOptions, replay
+        from et_replay.replay.workspaces import default_library_workspace
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ReplayError("A replay needs PyTorch, which is missing: pip install torch.") from error
+    from et_replay.report.document import document
+    from et_replay.report.replay import replay_object, replay_text
+
+    workspace = arguments.library_workspace
+    if workspace == _DEFAULT_WORKSPACE:
+        workspace = default_library_workspace(program)
+    with progress_bar(arguments.quiet) as progress:
+        result = replay(
+            program,
+            ReplayOptions(
+                mode=Mode(arguments.tensor_allocation_mode),
+                device=arguments.device,
+                device_memory=arguments.device_memory,
+                device_memory_threshold=arguments.device_memory_threshold,
+                warmup=arguments.warmup,
+                iterations=arguments.iterations,
+                on_unsupported=arguments.on_unsupported,
+                seed=arguments.seed,
+                library_workspace=workspace,
+            ),
+            progress,
+        )
+    write_result(replay_text(result), document("replay", [replay_object(result)]), arguments.json)
+    return 0 if result.out_of_memory is None else OutOfMemoryError.exit_code

@@ -1,0 +1,80 @@
+"""A trace and a window in, its Program out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from et_replay.execution_trace import ExecutionTrace, tensors
+from et_replay.program.calls import CallChooser
+from et_replay.program.generations import Generations, identity, trace_generations
+from et_replay.program.nesting import nest
+from et_replay.program.program import Operation, Program, device_kind
+from et_replay.program.window import Window, select_window
+
+
+def build_program(trace: ExecutionTrace, window: Window | None = None) -> Program:
+    """Understand `window` of `trace`, by default the last one that holds an operator."""
+    window = window or select_window(trace)
+    nesting = nest(trace, window)
+    generations = trace_generations(nesting, _known_before(trace, window))
+    chooser = CallChooser(nesting, generations)
+    operations = [Operation(chooser.call(i), chooser.choose(i)) for i in nesting.top_level()]
+    return Program(
+        trace=trace,
+        window=window,
+        operations=operations,
+        tensors=generations.tensors,
+        storages=generations.storages,
+        device=_device(generations),
+        notes=_notes(generations),
+    )
+
+
+def _known_before(trace: ExecutionTrace, window: Window) -> Callable[[int], bool]:
+    """Make the test for storages seen before the window; looks only when it is first asked."""
+    seen: set[int] = set()
+    looked = False
+
+    def known(key: int) -> bool:
+        nonlocal looked
+        if not looked:
+            looked = True
+            for position in range(window.begin):
+                node = trace.node(position)
+                seen.update(identity(ref) for ref in tensors((*node.inputs, *node.outputs)))
+        return key in seen
+
+    return known
+
+
+def _device(generations: Generations) -> str:
+    """Pick the kind of device whose memory matters: the accelerator with the most bytes, else the CPU."""
+    total: dict[str, int] = {}
+    for storage in generations.storages:
+        kind = device_kind(storage.device)
+        if kind not in ("", "cpu", "meta"):
+            total[kind] = total.get(kind, 0) + storage.size
+    return max(total, key=lambda kind: total[kind]) if total else "cpu"
+
+
+def _notes(generations: Generations) -> tuple[str, ...]:
+    accelerators = sorted(
+        {
+            storage.device
+            for storage in generations.storages
+            if device_kind(storage.device) not in ("", "cpu", "meta")
+        }
+    )
+    notes = []
+    if len(accelerators) > 1:
+        notes.append(
+            f"The trace uses {len(accelerators)} accelerators ({', '.join(accelerators)});"
+            " all of them are mapped to one device, whose memory holds the sum."
+        )
+    estimated = sum(storage.estimated for storage in generations.storages)
+    if estimated:
+        notes.append(
+            f"{estimated} of {len(generations.storages)} storages have estimated sizes:"
+            " the trace records no strides (schema before 1.1.1)."
+        )
+    return tuple(notes)

@@ -1,0 +1,102 @@
+"""A top-level operator in, the recorded calls that a replay executes for it out: nearly always itself.
+
+Executing an operator re-creates what it returns. Two kinds of operator hide something that the rest of the
+program needs, so replay executes the calls below them instead, which is what the original job did as well:
+
+* Composite operators of an autograd job: `aten::layer_norm` returns one tensor, but the backward pass takes the
+  mean and the deviation that `aten::native_layer_norm` below it put out.
+* Autocast: `aten::linear` on float tensors calls `aten::to`, whose results later calls share through the
+  autocast cache, and then itself on bfloat16 tensors. Executed as such it would compute, and allocate, in float.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from et_replay.program.generations import Generations
+from et_replay.program.nesting import Nesting
+from et_replay.program.program import Call, StorageKind
+
+
+class CallChooser:
+    """Chooses the calls to execute for each top-level operator of a window."""
+
+    def __init__(self, nesting: Nesting, generations: Generations) -> None:
+        self._nesting = nesting
+        self._generations = generations
+        self._last_use = _last_uses(nesting, generations)
+        self._born_below: dict[int, list[int]] = defaultdict(list)
+        for call, storage in _births(nesting, generations):
+            self._born_below[nesting.outermost[call]].append(storage)
+        self._birth_place = {storage: call for call, storage in _births(nesting, generations)}
+
+    def call(self, i: int) -> Call:
+        """Make the call at place `i`."""
+        return Call(
+            self._nesting.nodes[i], self._generations.inputs[i], self._generations.outputs[i]
+        )
+
+    def choose(self, top_level: int) -> tuple[Call, ...]:
+        """List the calls that replay executes for the operator at place `top_level`."""
+        chosen: list[Call] = []
+        pending = [top_level]
+        while pending:
+            i = pending.pop()
+            children = list(self._nesting.children(i)) if self._nesting.last[i] > i else []
+            if children and self._hides_something(i, children) and self._is_composite(i, children):
+                pending.extend(reversed(children))
+            else:
+                chosen.append(self.call(i))
+        return tuple(chosen)
+
+    def _hides_something(self, i: int, children: list[int]) -> bool:
+        name = self._nesting.nodes[i].name
+        if any(self._nesting.nodes[child].name == name for child in children):
+            return True
+        returned = self._storages(self._generations.outputs[i])
+        return any(
+            i <= self._birth_place[storage] <= self._nesting.last[i]
+            and self._last_use[storage] > self._nesting.last[i]
+            and storage not in returned
+            for storage in self._born_below[self._nesting.outermost[i]]
+        )
+
+    def _is_composite(self, i: int, children: list[int]) -> bool:
+        """Tell whether the calls below `i` do all of its work.
+
+        A kernel calls operators too, to allocate or to fill what it has allocated; it shows by a child that takes
+        what the kernel itself has made, or by results that come from no child or from mere allocations.
+        """
+        made: set[int] = set(self._storages(self._generations.inputs[i]))
+        for child in children:
+            taken = self._storages(self._generations.inputs[child])
+            storages = self._generations.storages
+            if any(storages[s].kind is StorageKind.IMPLICIT for s in taken - made):
+                return False
+            if not self._nesting.nodes[child].name.startswith("aten::empty"):
+                made |= self._storages(self._generations.outputs[child])
+        return self._storages(self._generations.outputs[i]) <= made
+
+    def _storages(self, tensors: tuple[int, ...]) -> set[int]:
+        return {self._generations.tensors[t].storage for t in tensors if t >= 0}
+
+
+def _births(nesting: Nesting, generations: Generations) -> list[tuple[int, int]]:
+    """Pair each storage that the window makes with the place of the call in which it was born."""
+    places: dict[int, int] = {}
+    for i, outputs in enumerate(generations.outputs):
+        for tensor in (*outputs, *generations.inputs[i]):
+            if tensor >= 0 and generations.storages[generations.tensors[tensor].storage].operation >= 0:
+                places.setdefault(generations.tensors[tensor].storage, i)
+    return [(i, storage) for storage, i in places.items() if nesting.outermost[i] >= 0]
+
+
+def _last_uses(nesting: Nesting, generations: Generations) -> dict[int, int]:
+    """Map each storage to the place of the last operator that is given it."""
+    last: dict[int, int] = {}
+    for i, node in enumerate(nesting.nodes):
+        if node.is_operator:
+            for tensor in generations.inputs[i]:
+                if tensor >= 0:
+                    last[generations.tensors[tensor].storage] = i
+    return defaultdict(lambda: -1, last)

@@ -1,0 +1,264 @@
+"""Calls over storage ids in, storages and tensors out: tells the allocations apart that share a recycled id.
+
+A storage id is an address, and the caching allocator hands addresses out again as soon as they are free: in a
+training step one id stands for up to hundreds of allocations. Frees are not recorded. What tells two
+*generations* of an id apart is who could have seen them:
+
+* An operator that returns an id it was not given has allocated it, in the kernel or through an operator that it
+  called. The innermost operator to return it is the producer; that the enclosing ones return it as well is the
+  same event, which shows by the generation having begun after the enclosing operator did.
+* An operator sees only what it was given and what was made inside it. So when an operator takes an id that its
+  caller neither was given nor made, the caller's kernel has allocated it without a node (most kernels do), even
+  where the id was that of another storage a moment ago. The one exception is hidden state, such as packed
+  weights: there the same id is used again later, outside and without a producer, which a recycled address never is.
+* At top level anything may be seen. An unknown id there was there before the window: an input. Unless its tensor
+  was just seen in another storage, so that the storage was swapped (`.data =`, `untyped_storage().resize_`), or
+  a generated kernel is the first in the whole trace to see it: compiled graphs allocate without nodes.
+
+                         id 7 as the trace shows it           generations of id 7
+    aten::mm             -> 7                                 A begins
+    aten::relu           7 -> 9                               A is last used
+    aten::nll_loss_back  -> 7                                 B begins with the operator, not at its end, for
+      aten::zero_        7 -> 7                                 zero_ was handed what only its caller can have made
+
+Moments order births and deaths: a call begins, then the calls below it run, then it ends. What an operator was
+given stays alive until it ends; what its kernel allocates for its result is born when it ends, unless a call
+below shows that it was there before. Labels (autograd nodes and the like) prove that what they carry is alive.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from et_replay.execution_trace import Node, Opaque, TensorRef, Value, tensors
+from et_replay.program.nesting import Nesting
+from et_replay.program.program import Storage, StorageKind, Tensor
+
+
+@dataclass(frozen=True)
+class Generations:
+    """Storages and tensors of a window, and for each of its nodes the tensors it takes and returns."""
+
+    storages: list[Storage]
+    tensors: list[Tensor]
+    inputs: list[tuple[int, ...]]
+    outputs: list[tuple[int, ...]]
+
+
+def trace_generations(
+    nesting: Nesting, known_before: Callable[[int], bool] = lambda storage_id: False
+) -> Generations:
+    """Follow every storage id through the window.
+
+    `known_before` tells whether the trace shows a storage id before the window.
+    """
+    tracker = _Tracker(nesting, known_before)
+    ending: dict[int, list[int]] = defaultdict(list)
+    for i, node in enumerate(nesting.nodes):
+        tracker.begin(i, node)
+        if node.is_operator:
+            ending[nesting.last[i]].append(i)
+        for call in reversed(ending.pop(i, ())):
+            tracker.end(call)
+    return Generations(tracker.storages, tracker.tensors, tracker.inputs, tracker.outputs)
+
+
+def identity(ref: TensorRef) -> int:
+    """Name what holds the bytes of `ref`: its storage, or the tensor itself where it has none.
+
+    All empty storages share one id, that of the null pointer, so they say nothing; tensor ids are mapped to
+    negative numbers to keep them apart from storage ids.
+    """
+    return ref.storage_id if ref.storage_id and ref.extent else -1 - ref.tensor_id
+
+
+@dataclass
+class _Tracker:
+    nesting: Nesting
+    known_before: Callable[[int], bool]
+    storages: list[Storage] = field(default_factory=list)
+    tensors: list[Tensor] = field(default_factory=list)
+    inputs: list[tuple[int, ...]] = field(default_factory=list)
+    outputs: list[tuple[int, ...]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        count = len(self.nesting.nodes)
+        self._moment = 0
+        self._began = [0] * count
+        self._given: list[frozenset[int]] = [frozenset()] * count
+        self._taken: list[tuple[int, ...]] = [()] * count
+        self._current: dict[int, int] = {}
+        self._storage_of_tensor: dict[int, int] = {}
+        self._tensor_index: dict[tuple[object, ...], int] = {}
+        self._later: _Sightings | None = None
+        self._operation = {call: k for k, call in enumerate(self.nesting.top_level())}
+        self._operations_begun = -1
+        self.outputs = [()] * count
+
+    def begin(self, i: int, node: Node) -> None:
+        """See what call `i` was given."""
+        self._moment += 1
+        self._began[i] = self._moment
+        self._operations_begun = self._operation.get(i, self._operations_begun)
+        refs = list(tensors(node.inputs))
+        if not node.is_operator:
+            self.inputs.append(tuple(self._see_label(i, ref) for ref in refs))
+            return
+        self._given[i] = frozenset([identity(ref) for ref in refs])
+        self.inputs.append(
+            tuple([self._sight(i, ref, self._given_storage(i, ref)) if ref.defined else -1 for ref in refs])
+        )
+        self._taken[i] = tuple({self.tensors[t].storage for t in self.inputs[i] if t >= 0})
+
+    def end(self, i: int) -> None:
+        """See what call `i` returns, and let go of what it was given."""
+        self._moment += 1
+        node = self.nesting.nodes[i]
+        self.outputs[i] = tuple(
+            [
+                self._sight(i, ref, self._returned_storage(i, ref)) if ref.defined else -1
+                for ref in tensors(node.outputs)
+            ]
+        )
+        for storage in self._taken[i]:
+            self.storages[storage].died = self._moment
+
+    def _given_storage(self, i: int, ref: TensorRef) -> int:
+        key = identity(ref)
+        current = self._current.get(key)
+        caller = self.nesting.enclosing[i]
+        if caller >= 0 and not self._visible(caller, key, current):
+            if current is not None and self._is_hidden_state(caller, key):
+                return current
+            return self._start(key, ref, StorageKind.IMPLICIT, caller, self._began[caller])
+        if current is not None:
+            return current
+        if self._appeared_unseen(i, key, ref):
+            return self._start(key, ref, StorageKind.IMPLICIT, i, self._began[i])
+        return self._start(key, ref, StorageKind.INPUT, i, 0)
+
+    def _returned_storage(self, i: int, ref: TensorRef) -> int:
+        key = identity(ref)
+        current = self._current.get(key)
+        if self._visible(i, key, current) and current is not None:
+            return current
+        if any(isinstance(value, Opaque) and value.kind == "Storage" for value in self.nesting.nodes[i].inputs):
+            # set_ puts a tensor into a storage that it was handed, which the trace does not identify.
+            return self._start(key, ref, StorageKind.INPUT, i, 0) if current is None else current
+        return self._start(key, ref, StorageKind.PRODUCED, i, self._moment)
+
+    def _visible(self, call: int, key: int, current: int | None) -> bool:
+        if key in self._given[call]:
+            return True
+        return current is not None and self.storages[current].born >= self._began[call]
+
+    def _is_hidden_state(self, caller: int, key: int) -> bool:
+        if self._later is None:
+            self._later = _Sightings(self.nesting)
+        return self._later.used_before_returned(key, self.nesting.last[caller])
+
+    def _appeared_unseen(self, i: int, key: int, ref: TensorRef) -> bool:
+        if ref.tensor_id in self._storage_of_tensor:
+            return True
+        return self.nesting.nodes[i].is_kernel and not self.known_before(key)
+
+    def _start(self, key: int, ref: TensorRef, kind: StorageKind, i: int, born: int) -> int:
+        node = self.nesting.nodes[i]
+        given = kind is StorageKind.INPUT
+        storage = Storage(
+            storage_id=ref.storage_id,
+            device=ref.device,
+            kind=kind,
+            producer="" if given else node.name,
+            operation=-1 if given else self._operation_of(i),
+            born=born,
+            first_node_id=node.id,
+            born_node_id=-1 if given else node.id,
+        )
+        self._current[key] = len(self.storages)
+        self.storages.append(storage)
+        return self._current[key]
+
+    def _operation_of(self, i: int) -> int:
+        outermost = self.nesting.outermost[i]
+        return self._operation[outermost] if outermost >= 0 else self._operations_begun
+
+    def _sight(self, i: int, ref: TensorRef, index: int) -> int:
+        """Record that call `i` shows `ref` in storage `index`; return the tensor's index."""
+        storage = self.storages[index]
+        storage.size = max(storage.size, ref.end)
+        storage.estimated |= ref.strides is None
+        self._storage_of_tensor[ref.tensor_id] = index
+        tensor_index = self._tensor(ref, index)
+        self._alive(i, storage, self.tensors[tensor_index])
+        if storage.temporary:
+            storage.temporary = self.nesting.enclosing[i] >= 0 and storage.operation == self._operation_of(i)
+        return tensor_index
+
+    def _see_label(self, i: int, ref: TensorRef) -> int:
+        index = self._current.get(identity(ref)) if ref.defined else None
+        if index is None:
+            return -1
+        tensor_index = self._tensor(ref, index)
+        self._alive(i, self.storages[index], self.tensors[tensor_index])
+        return tensor_index
+
+    def _alive(self, i: int, storage: Storage, tensor: Tensor) -> None:
+        node_id, operation = self.nesting.nodes[i].id, self._operation_of(i)
+        storage.died = self._moment
+        storage.last_node_id = max(storage.last_node_id, node_id)
+        storage.last_operation = max(storage.last_operation, operation)
+        if storage.first_operation < 0:
+            storage.first_operation = max(operation, 0)
+        tensor.last_node_id = max(tensor.last_node_id, node_id)
+        tensor.last_operation = max(tensor.last_operation, operation)
+
+    def _tensor(self, ref: TensorRef, storage: int) -> int:
+        key = (storage, ref.offset, ref.shape, ref.strides, ref.dtype)
+        index = self._tensor_index.get(key)
+        if index is None:
+            index = self._tensor_index[key] = len(self.tensors)
+            strides = ref.strides if ref.strides is not None else _contiguous(ref.shape)
+            self.tensors.append(
+                Tensor(storage, ref.dtype, ref.itemsize, ref.offset, ref.shape, strides)
+            )
+        return index
+
+
+class _Sightings:
+    """For each storage, the places where operators are given it, or return it without being given it."""
+
+    def __init__(self, nesting: Nesting) -> None:
+        self._places: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+        given: dict[int, frozenset[int]] = {-1: frozenset()}
+        for i, node in enumerate(nesting.nodes):
+            if not node.is_operator:
+                continue
+            given[i] = frozenset(_identities(node.inputs))
+            caller = nesting.enclosing[i]
+            for key in given[i]:
+                if caller < 0 or key in given[caller]:
+                    self._places[key].append((i, True))
+            for key in frozenset(_identities(node.outputs)) - given[i]:
+                self._places[key].append((i, False))
+
+    def used_before_returned(self, key: int, after: int) -> bool:
+        """Tell whether the first sure sight of `key` after place `after` is of an operator that is given it."""
+        places = self._places.get(key, [])
+        at = bisect_right(places, (after, True))
+        return at < len(places) and places[at][1]
+
+
+def _identities(values: Iterable[Value]) -> list[int]:
+    return [identity(ref) for ref in tensors(values) if ref.defined]
+
+
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))

@@ -1,0 +1,123 @@
+"""What a window is made of: operations in execution order, over tensors, over storages."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from et_replay.execution_trace import ExecutionTrace, Node
+from et_replay.program.window import Window
+
+
+class StorageKind(enum.Enum):
+    """Where a storage comes from."""
+
+    INPUT = "input"
+    """Existed before the window: weights, optimizer state, the batch."""
+    PRODUCED = "produced"
+    """Put out by an operator of the window."""
+    IMPLICIT = "implicit"
+    """Appeared inside the window without a node that made it: kernels allocate their results and work space
+    directly, compiled graphs allocate before they launch, `tensor.data = …` swaps storages."""
+
+
+@dataclass(slots=True)
+class Storage:
+    """One allocation of the original job: one generation of a storage id.
+
+    `size` is bytes that uses prove to exist; `estimated` when one of them lacked strides. `operation` is the
+    index of the operation it is born in (-1 for an input), `last_operation` of the last one that touches it.
+    `born` and `died` order births and deaths against each other within an operation (see generations.py).
+    `temporary` storages are born and dead within one operation and seen only by what that operation hides.
+    """
+
+    storage_id: int
+    device: str
+    kind: StorageKind
+    producer: str
+    operation: int
+    born: int
+    first_node_id: int
+    born_node_id: int
+    size: int = 0
+    estimated: bool = False
+    died: int = 0
+    last_node_id: int = -1
+    first_operation: int = -1
+    last_operation: int = -1
+    temporary: bool = True
+
+
+@dataclass(slots=True)
+class Tensor:
+    """One view of a storage: all sights of the same bytes in the same shape are one tensor.
+
+    `offset` and `strides` count elements; strides are those of a contiguous tensor where the trace has none.
+    """
+
+    storage: int
+    dtype: str
+    itemsize: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    last_node_id: int = -1
+    last_operation: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A recorded call and the tensors it takes and returns.
+
+    `inputs` and `outputs` index Program.tensors in the flattening order of `execution_trace.tensors`, -1 for an
+    undefined tensor.
+    """
+
+    node: Node
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A top-level operator of the window; `calls` is what a replay executes for it (see calls.py)."""
+
+    call: Call
+    calls: tuple[Call, ...]
+
+    @property
+    def node(self) -> Node:
+        return self.call.node
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A window of a trace, understood. `device` is the kind of device whose memory its events describe."""
+
+    trace: ExecutionTrace
+    window: Window
+    operations: Sequence[Operation]
+    tensors: Sequence[Tensor]
+    storages: Sequence[Storage]
+    device: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tensor_to_last_node_id(self) -> list[int]:
+        """The id of the last node that shows each tensor."""
+        return [tensor.last_node_id for tensor in self.tensors]
+
+    @property
+    def storage_to_last_node_id(self) -> list[int]:
+        """The id of the last node that shows each storage; a view may be gone long before its storage."""
+        return [storage.last_node_id for storage in self.storages]
+
+    def on_device(self, storage: Storage) -> bool:
+        """Tell whether `storage` takes memory of the device that the program's events describe."""
+        return storage.size > 0 and device_kind(storage.device) == self.device
+
+
+def device_kind(device: str) -> str:
+    """Drop the ordinal of a device: `cuda:3` is `cuda`."""
+    return device.partition(":")[0]

@@ -1,0 +1,97 @@
+"""What a replay found: coverage with reasons, times, memory, flushes, and the out-of-memory failure if there was one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from et_replay.errors import OutOfMemoryError
+
+
+class Outcome(Enum):
+    """What became of an operation; the order is from best to worst."""
+
+    EXECUTED = "executed"
+    SUBSTITUTED = "substituted"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why `count` operations called `name` were not executed as recorded.
+
+    An `outcome` of EXECUTED means: executed, with the deviation that `reason` states.
+    """
+
+    name: str
+    count: int
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Top-level operations of the window, each counted once: total = executed + substituted + skipped."""
+
+    executed: int
+    substituted: int
+    skipped: int
+    reasons: Sequence[Reason] = ()
+
+    @property
+    def total(self) -> int:
+        return self.executed + self.substituted + self.skipped
+
+
+@dataclass(frozen=True)
+class MemoryPeaks:
+    """Peaks over the measured iterations, in bytes, with torch.cuda.memory_stats()'s meanings."""
+
+    allocated: int
+    active: int
+    reserved: int
+
+    @property
+    def fragmentation(self) -> float:
+        """1 - peak allocated / peak reserved, 0 where nothing was reserved."""
+        return 1 - self.allocated / self.reserved if self.reserved else 0.0
+
+
+@dataclass(frozen=True)
+class Flushes:
+    """What `--device-memory-threshold` did per iteration: times it fired, bytes freed, bytes created again."""
+
+    count: int = 0
+    freed: int = 0
+    recreated: int = 0
+
+
+@dataclass(frozen=True)
+class LiveStorage:
+    """A storage that was live at the failure."""
+
+    size: int
+    kind: str
+    producer: str
+    first_node_id: int
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """One replay of one trace window on one device."""
+
+    trace: str
+    device: str
+    simulated: bool
+    mode: str
+    window: str
+    device_memory: int
+    library_workspace: int
+    coverage: Coverage
+    iteration_times: Sequence[int]
+    memory: MemoryPeaks
+    flushes: Flushes = field(default_factory=Flushes)
+    out_of_memory: OutOfMemoryError | None = None
+    live: Sequence[LiveStorage] = ()
+    notes: Sequence[str] = ()

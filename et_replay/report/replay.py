@@ -1,0 +1,176 @@
+"""A replay's result in; the summary a person reads, or its JSON object, out."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from et_replay.errors import OutOfMemoryError
+from et_replay.replay.result import Outcome, ReplayResult
+from et_replay.report.document import JsonObject
+from et_replay.report.table import fields, section, table
+from et_replay.units import format_bytes, format_duration, format_share
+
+
+def replay_text(result: ReplayResult) -> str:
+    """Summarise a replay: what ran where, coverage, time, memory, and what stood in the way."""
+    parts = [fields(_summary(result))]
+    if result.out_of_memory is not None:
+        parts.append(section("Out of memory", _failure_text(result, result.out_of_memory)))
+    if result.coverage.reasons:
+        parts.append(section("Operations not executed as recorded", _reasons_text(result)))
+    if result.notes:
+        parts.append(section("Notes", "\n".join(f"  {note}" for note in result.notes)))
+    return "\n".join(parts)
+
+
+def replay_object(result: ReplayResult) -> JsonObject:
+    """Give a replay its JSON form."""
+    coverage, memory, flushes = result.coverage, result.memory, result.flushes
+    return {
+        "trace": result.trace,
+        "device": result.device,
+        "simulated": result.simulated,
+        "device_memory_bytes": result.device_memory,
+        "tensor_allocation_mode": result.mode,
+        "window": result.window,
+        "operations": {
+            "total": coverage.total,
+            Outcome.EXECUTED.value: coverage.executed,
+            Outcome.SUBSTITUTED.value: coverage.substituted,
+            Outcome.SKIPPED.value: coverage.skipped,
+        },
+        "reasons": [
+            {
+                "name": reason.name,
+                "count": reason.count,
+                "outcome": reason.outcome.value,
+                "reason": reason.reason,
+            }
+            for reason in coverage.reasons
+        ],
+        "iteration_time_ns": list(result.iteration_times),
+        "peak_allocated_bytes": memory.allocated,
+        "peak_active_bytes": memory.active,
+        "peak_reserved_bytes": memory.reserved,
+        "fragmentation": memory.fragmentation,
+        "library_workspace_bytes": result.library_workspace,
+        "flushes": {
+            "count": flushes.count,
+            "freed_bytes": flushes.freed,
+            "recreated_bytes": flushes.recreated,
+        },
+        "out_of_memory": _failure_object(result),
+        "notes": list(result.notes),
+    }
+
+
+def _summary(result: ReplayResult) -> Iterator[tuple[str, str]]:
+    coverage, memory = result.coverage, result.memory
+    size = format_bytes(result.device_memory)
+    kind = f"memory simulated, {size}" if result.simulated else f"memory measured, {size}"
+    yield "Trace", f"{result.trace}, window {result.window}"
+    yield "Device", f"{result.device}, {kind}"
+    yield "Mode", result.mode
+    yield (
+        "Operations",
+        f"{coverage.total} in the window: {coverage.executed} executed, "
+        f"{coverage.substituted} substituted, {coverage.skipped} skipped",
+    )
+    yield "Time", _time_text(result)
+    yield (
+        "Peak memory",
+        f"{format_bytes(memory.allocated)} allocated, {format_bytes(memory.active)} active, "
+        f"{format_bytes(memory.reserved)} reserved; "
+        f"fragmentation {format_share(memory.fragmentation)}",
+    )
+    yield "Workspaces", _workspace_text(result)
+    yield "Flushes", _flushes_text(result)
+
+
+def _time_text(result: ReplayResult) -> str:
+    times = result.iteration_times
+    if not times:
+        return "none: no measured iteration came to its end"
+    text = (
+        f"{format_duration(statistics.median(times))} per iteration, median of {len(times)} "
+        f"({format_duration(min(times))} to {format_duration(max(times))})"
+    )
+    if result.device == "meta":
+        return f"{text}\nOn meta this is the time of shape computation only."
+    return (
+        f"{text}\nGaps between operators (host work, data loading) are not in a trace, nor in this."
+    )
+
+
+def _workspace_text(result: ReplayResult) -> str:
+    if not result.simulated:
+        return "those of the libraries that ran here are among the measured bytes"
+    if result.library_workspace:
+        return f"{format_bytes(result.library_workspace)} added for libraries such as cuBLAS"
+    return (
+        "none added; a trace does not record those of libraries such as cuBLAS "
+        "(see --library-workspace)"
+    )
+
+
+def _flushes_text(result: ReplayResult) -> str:
+    flushes = result.flushes
+    if not flushes.count:
+        return "none"
+    return (
+        f"{flushes.count} per iteration: {format_bytes(flushes.freed)} freed, "
+        f"{format_bytes(flushes.recreated)} created again"
+    )
+
+
+def _reasons_text(result: ReplayResult) -> str:
+    return table(
+        ("operator", "count", "outcome", "reason"),
+        [(r.name, str(r.count), r.outcome.value, r.reason) for r in result.coverage.reasons],
+        right=("count",),
+    )
+
+
+def _failure_text(result: ReplayResult, failure: OutOfMemoryError) -> str:
+    lines = [
+        f"  {failure}",
+        f"  {format_bytes(failure.requested)} requested of {format_bytes(failure.capacity)}: "
+        f"{format_bytes(failure.allocated)} allocated, {format_bytes(failure.reserved)} reserved, "
+        f"largest free block {format_bytes(failure.largest_free)}",
+    ]
+    if failure.operator is not None:
+        lines.insert(1, f"  at node {failure.node_id}, {failure.operator}")
+    if result.live:
+        rows = [
+            (format_bytes(live.size), live.kind, live.producer, str(live.first_node_id))
+            for live in result.live
+        ]
+        heading = ("size", "kind", "producer", "first node")
+        lines += ["  Largest live storages:", table(heading, rows, right=("size", "first node"))]
+    return "\n".join(lines)
+
+
+def _failure_object(result: ReplayResult) -> JsonObject | None:
+    failure = result.out_of_memory
+    if failure is None:
+        return None
+    return {
+        "message": str(failure),
+        "node_id": failure.node_id,
+        "operator": failure.operator,
+        "requested_bytes": failure.requested,
+        "capacity_bytes": failure.capacity,
+        "allocated_bytes": failure.allocated,
+        "reserved_bytes": failure.reserved,
+        "largest_free_bytes": failure.largest_free,
+        "live": [
+            {
+                "size_bytes": live.size,
+                "kind": live.kind,
+                "producer": live.producer,
+                "first_node_id": live.first_node_id,
+            }
+            for live in result.live
+        ],
+    }

@@ -1,0 +1,132 @@
+"""Memory of a device that is not there: allocation events in, counters, addresses and out-of-memory errors out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from et_replay import _core
+from et_replay.errors import OutOfMemoryError, UsageError
+from et_replay.events import AllocationEvents
+from et_replay.units import format_bytes
+
+ALLOCATORS = ("native",)
+
+
+@dataclass(frozen=True)
+class MemoryStatistics:
+    """Counters with PyTorch's meanings, as in `torch.cuda.memory_stats()`; peaks since the last `reset_peaks`."""
+
+    allocated_bytes: int
+    peak_allocated_bytes: int
+    active_bytes: int
+    peak_active_bytes: int
+    reserved_bytes: int
+    peak_reserved_bytes: int
+    requested_bytes: int
+    peak_requested_bytes: int
+    segments: int
+    peak_segments: int
+    alloc_retries: int
+    ooms: int
+    device_allocs: int
+    device_frees: int
+
+
+class Simulator:
+    """An allocator over `device_memory` simulated bytes, in which every storage holds at most one block."""
+
+    def __init__(self, allocator: str = "native", device_memory: int = 80 * 2**30) -> None:
+        if allocator not in ALLOCATORS:
+            known = ", ".join(ALLOCATORS)
+            raise UsageError(f"Expected an allocator among {known}, got {allocator!r}.")
+        if not 0 <= device_memory < 2**60:
+            raise UsageError(f"Expected a device memory from 0 to below 1024 PiB, got {device_memory} bytes.")
+        self._native = _core.Simulation(device_memory)
+
+    def allocate(self, storage: int, size: int, stream: int = 0) -> None:
+        """Give `storage` a block; a size of 0 takes none. Raises OutOfMemoryError."""
+        try:
+            self._native.allocate(storage, size, stream)
+        except _core.OutOfMemory as error:
+            raise _explained(error) from None
+
+    def free(self, storage: int) -> None:
+        """Free the block of `storage`, if it has one."""
+        self._native.free(storage)
+
+    def run(self, events: AllocationEvents, begin: int = 0, end: int | None = None) -> None:
+        """Run the events [begin, end); raises OutOfMemoryError with the row that failed, rows before it have happened."""
+        end = len(events) if end is None else end
+        try:
+            self._native.run(
+                events.action, events.storage, events.size, events.stream, begin, end
+            )
+        except _core.OutOfMemory as error:
+            raise _explained(error) from None
+
+    def address(self, storage: int) -> int:
+        """Return the address of the storage's block, 0 where it has none."""
+        return self._native.address(storage)
+
+    def empty_cache(self) -> None:
+        """Give every segment without a block in use back to the device."""
+        self._native.empty_cache()
+
+    def reset_peaks(self) -> None:
+        """Start the peaks again from the current values."""
+        self._native.reset_peaks()
+
+    @property
+    def allocated(self) -> int:
+        return self._native.allocated
+
+    @property
+    def active(self) -> int:
+        return self._native.active
+
+    @property
+    def reserved(self) -> int:
+        return self._native.reserved
+
+    @property
+    def capacity(self) -> int:
+        return self._native.capacity
+
+    def statistics(self) -> MemoryStatistics:
+        """Return the counters as they stand."""
+        stats = self._native.memory_stats()
+        return MemoryStatistics(
+            allocated_bytes=stats["allocated_bytes.all.current"],
+            peak_allocated_bytes=stats["allocated_bytes.all.peak"],
+            active_bytes=stats["active_bytes.all.current"],
+            peak_active_bytes=stats["active_bytes.all.peak"],
+            reserved_bytes=stats["reserved_bytes.all.current"],
+            peak_reserved_bytes=stats["reserved_bytes.all.peak"],
+            requested_bytes=stats["requested_bytes.all.current"],
+            peak_requested_bytes=stats["requested_bytes.all.peak"],
+            segments=stats["segment.all.current"],
+            peak_segments=stats["segment.all.peak"],
+            alloc_retries=stats["num_alloc_retries"],
+            ooms=stats["num_ooms"],
+            device_allocs=stats["num_device_alloc"],
+            device_frees=stats["num_device_free"],
+        )
+
+
+def _explained(error: _core.OutOfMemory) -> OutOfMemoryError:
+    """Turn the native error into the user's, with a sentence."""
+    needs = "" if error.segment == error.requested else f" (a segment of {format_bytes(error.segment)})"
+    message = (
+        f"Out of memory: a request of {format_bytes(error.requested)}{needs} does not fit the device of"
+        f" {format_bytes(error.capacity)}, of which {format_bytes(error.allocated)} are allocated and"
+        f" {format_bytes(error.reserved - error.allocated)} are reserved but unallocated."
+    )
+    return OutOfMemoryError(
+        message,
+        requested=error.requested,
+        capacity=error.capacity,
+        allocated=error.allocated,
+        reserved=error.reserved,
+        largest_free=error.largest_free,
+        event=None if error.event < 0 else error.event,
+    )
