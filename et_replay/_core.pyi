@@ -1,10 +1,14 @@
+"""Native allocators over a simulated device."""
+
 from collections.abc import Sequence
 from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
-class OutOfMemory(Exception):
+class OutOfMemoryError(Exception):
+    """All figures are bytes, but `event`: the row that failed, -1 where no events were run."""
+
     requested: int
     segment: int
     capacity: int

@@ -1,4 +1,4 @@
-"""Memory of a device that is not there: allocation events in, counters, addresses and out-of-memory errors out."""
+"""Memory of a device that is not there: allocation events in, counters and addresses out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALLOCATORS = ("native",)
 
 @dataclass(frozen=True)
 class MemoryStatistics:
-    """Counters with PyTorch's meanings, as in `torch.cuda.memory_stats()`; peaks since the last `reset_peaks`."""
+    """Counters as in `torch.cuda.memory_stats()`; peaks count from the last `reset_peaks`."""
 
     allocated_bytes: int
     peak_allocated_bytes: int
@@ -33,21 +33,21 @@ class MemoryStatistics:
 
 
 class Simulator:
-    """An allocator over `device_memory` simulated bytes, in which every storage holds at most one block."""
+    """An allocator over `device_memory` simulated bytes; a storage has at most one block."""
 
     def __init__(self, allocator: str = "native", device_memory: int = 80 * 2**30) -> None:
         if allocator not in ALLOCATORS:
             known = ", ".join(ALLOCATORS)
             raise UsageError(f"Expected an allocator among {known}, got {allocator!r}.")
-        if not 0 <= device_memory < 2**60:
-            raise UsageError(f"Expected a device memory from 0 to below 1024 PiB, got {device_memory} bytes.")
+        if not 0 <= device_memory <= 2**50:
+            raise UsageError(f"Expected a device memory up to 1 PiB, got {device_memory} bytes.")
         self._native = _core.Simulation(device_memory)
 
     def allocate(self, storage: int, size: int, stream: int = 0) -> None:
         """Give `storage` a block; a size of 0 takes none. Raises OutOfMemoryError."""
         try:
             self._native.allocate(storage, size, stream)
-        except _core.OutOfMemory as error:
+        except _core.OutOfMemoryError as error:
             raise _explained(error) from None
 
     def free(self, storage: int) -> None:
@@ -55,13 +55,14 @@ class Simulator:
         self._native.free(storage)
 
     def run(self, events: AllocationEvents, begin: int = 0, end: int | None = None) -> None:
-        """Run the events [begin, end); raises OutOfMemoryError with the row that failed, rows before it have happened."""
+        """Run the events [begin, end).
+
+        Raises OutOfMemoryError with the row that failed; the rows before it have happened.
+        """
         end = len(events) if end is None else end
         try:
-            self._native.run(
-                events.action, events.storage, events.size, events.stream, begin, end
-            )
-        except _core.OutOfMemory as error:
+            self._native.run(events.action, events.storage, events.size, events.stream, begin, end)
+        except _core.OutOfMemoryError as error:
             raise _explained(error) from None
 
     def address(self, storage: int) -> int:
@@ -113,13 +114,15 @@ class Simulator:
         )
 
 
-def _explained(error: _core.OutOfMemory) -> OutOfMemoryError:
+def _explained(error: _core.OutOfMemoryError) -> OutOfMemoryError:
     """Turn the native error into the user's, with a sentence."""
-    needs = "" if error.segment == error.requested else f" (a segment of {format_bytes(error.segment)})"
+    exact = error.segment == error.requested
+    needs = "" if exact else f" (a segment of {format_bytes(error.segment)})"
     message = (
-        f"Out of memory: a request of {format_bytes(error.requested)}{needs} does not fit the device of"
-        f" {format_bytes(error.capacity)}, of which {format_bytes(error.allocated)} are allocated and"
-        f" {format_bytes(error.reserved - error.allocated)} are reserved but unallocated."
+        f"Out of memory: a request of {format_bytes(error.requested)}{needs} does not fit the"
+        f" device of {format_bytes(error.capacity)}, of which {format_bytes(error.allocated)} are"
+        f" allocated and {format_bytes(error.reserved - error.allocated)} are reserved but"
+        " unallocated."
     )
     return OutOfMemoryError(
         message,

@@ -1,0 +1,57 @@
+// A block: a run of bytes of one segment, handed out or free, linked to the blocks beside it.
+#pragma once
+
+#include <deque>
+
+#include "sizes.hpp"
+
+namespace et_replay {
+
+class FreeList;
+
+struct Block {
+  Address address = 0;
+  Bytes size = 0;
+  Bytes requested = 0;      // what its last owner asked for; stale while the block is free
+  std::uint64_t order = 0;  // of free blocks of one size the lowest is taken, see TieOrder
+  Block* previous = nullptr;
+  Block* next = nullptr;
+  FreeList* home = nullptr;  // the list of its pool and stream, where it returns when freed
+  bool allocated = false;
+
+  Address end() const { return address + static_cast<Address>(size); }
+  bool shares_segment() const { return previous != nullptr || next != nullptr; }
+};
+
+// Owns all blocks. Slots of destroyed ones are used again, so memory follows the most blocks alive
+// at once.
+class BlockArena {
+ public:
+  Block* create() {
+    if (vacant_ == nullptr) return &slots_.emplace_back();
+    Block* block = vacant_;
+    vacant_ = block->next;
+    *block = Block{};
+    return block;
+  }
+
+  void destroy(Block* block) {
+    *block = Block{};
+    block->next = vacant_;
+    vacant_ = block;
+  }
+
+  // Visits every live block, in no useful order; a vacant slot has no home.
+  template <class Visitor>
+  void for_each(Visitor&& visit) const {
+    for (const Block& block : slots_) {
+      if (block.home != nullptr) visit(block);
+    }
+  }
+
+ private:
+  std::deque<Block> slots_;
+  Block* vacant_ = nullptr;
+};
+
+}  // namespace et_replay

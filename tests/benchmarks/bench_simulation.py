@@ -1,0 +1,91 @@
+"""Events a second through the native allocator, at several numbers of live blocks.
+
+Run as `python tests/benchmarks/bench_simulation.py [--events N]`. Sizes lie
+between 512 bytes and 64 MiB, each power of two alike: 300 distinct ones as in a model whose layers
+repeat, or all distinct.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+
+import numpy as np
+
+from et_replay.events import Action, AllocationEvents
+from et_replay.simulation import Simulator
+from et_replay.units import format_bytes
+
+LIVE_BLOCKS = (100, 1_000, 10_000, 100_000)
+DEVICE_MEMORY = 2**50
+
+
+def random_events(count: int, live_blocks: int, distinct_sizes: int, seed: int) -> AllocationEvents:
+    """Return events that keep about `live_blocks` allocated; which one is freed next is random."""
+    generator = random.Random(seed)
+    sizes = [int(2 ** generator.uniform(9, 26)) for _ in range(distinct_sizes)]
+    rows: list[tuple[int, int, int]] = []
+    live: list[tuple[int, int]] = []
+    storage = 0
+    while len(rows) < count:
+        if len(live) < live_blocks and (len(live) < live_blocks // 2 or generator.random() < 0.5):
+            live.append((storage, generator.choice(sizes)))
+            rows.append((Action.ALLOC, *live[-1]))
+            storage += 1
+        else:
+            position = generator.randrange(len(live))
+            live[position], live[-1] = live[-1], live[position]
+            rows.append((Action.FREE, *live.pop()))
+    table = np.array(rows, dtype=np.int64)
+    zeros = np.zeros(count, dtype=np.int64)
+    action = table[:, 0].astype(np.int8)
+    storages, requests = (np.ascontiguousarray(table[:, column]) for column in (1, 2))
+    return AllocationEvents(action, storages, requests, zeros, zeros, zeros[:0])
+
+
+def best_time(events: AllocationEvents, repeats: int = 3) -> tuple[float, Simulator]:
+    """Return the shortest time of a run, in seconds, and the simulator it ended with."""
+    best = float("inf")
+    for _ in range(repeats):
+        simulator = Simulator(device_memory=DEVICE_MEMORY)
+        start = time.perf_counter()
+        simulator.run(events)
+        best = min(best, time.perf_counter() - start)
+    return best, simulator
+
+
+def lockstep_time(events: AllocationEvents) -> float:
+    """Return the time of one Python call an event, in seconds."""
+    columns = (events.action, events.storage, events.size)
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    simulator = Simulator(device_memory=DEVICE_MEMORY)
+    start = time.perf_counter()
+    for action, storage, size in rows:
+        if action == 0:
+            simulator.allocate(storage, size)
+        else:
+            simulator.free(storage)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=1_000_000, metavar="N")
+    count = parser.parse_args().events
+    print(" live blocks    sizes  M events/s  peak reserved  segments")
+    for live_blocks in LIVE_BLOCKS:
+        for distinct_sizes in (300, count):
+            events = random_events(count, live_blocks, distinct_sizes, seed=0)
+            seconds, simulator = best_time(events)
+            stats = simulator.statistics()
+            print(
+                f"{live_blocks:>12} {distinct_sizes:>8} {count / seconds / 1e6:>11.2f}"
+                f" {format_bytes(stats.peak_reserved_bytes):>14} {stats.peak_segments:>9}"
+            )
+    events = random_events(count, 1_000, 300, seed=0)
+    print(f"in lockstep, one Python call an event: {lockstep_time(events) / count * 1e9:.0f} ns")
+
+
+if __name__ == "__main__":
+    main()

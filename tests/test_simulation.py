@@ -1,0 +1,273 @@
+"""The simulator: literal answers of the default allocator, and a slow oracle over random events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from caching_oracle import CachingOracle
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from et_replay.errors import OutOfMemoryError, UsageError
+from et_replay.events import Action, AllocationEvents
+from et_replay.simulation import Simulator
+
+KIB = 2**10
+MIB = 2**20
+GIB = 2**30
+
+
+def columns(*rows: tuple[Action, int, int]) -> AllocationEvents:
+    """Return events of (action, storage, size) on stream 0."""
+    table = np.array(rows, dtype=np.int64).reshape(len(rows), 3)
+    zeros = np.zeros(len(rows), dtype=np.int64)
+    action = table[:, 0].astype(np.int8)
+    return AllocationEvents(action, table[:, 1], table[:, 2], zeros, zeros, zeros[:0])
+
+
+@pytest.mark.parametrize(
+    ("size", "allocated", "reserved"),
+    [
+        (1, 512, 2 * MIB),
+        (512, 512, 2 * MIB),
+        (513, 1024, 2 * MIB),
+        (MIB, MIB, 2 * MIB),
+        (MIB + 1, MIB + 512, 20 * MIB),
+        (10 * MIB - 512, 10 * MIB - 512, 20 * MIB),
+        (10 * MIB, 10 * MIB, 10 * MIB),
+        (10 * MIB + 1, 10 * MIB + 512, 12 * MIB),
+        (19 * MIB + 1, 20 * MIB, 20 * MIB),
+        (6 * GIB + 1, 6 * GIB + 512, 6 * GIB + 2 * MIB),
+    ],
+)
+def test_first_request_takes_a_rounded_block_of_a_segment(
+    size: int, allocated: int, reserved: int
+) -> None:
+    simulator = Simulator()
+    simulator.allocate(0, size)
+    assert (simulator.allocated, simulator.active) == (allocated, allocated)
+    assert simulator.reserved == reserved
+    assert simulator.statistics().requested_bytes == size
+
+
+def test_rest_of_exactly_1_mib_is_not_split_off() -> None:
+    simulator = Simulator()
+    simulator.allocate(0, 11 * MIB)
+    assert simulator.allocated == 12 * MIB
+    simulator.free(0)
+    simulator.allocate(1, 11 * MIB - 512)
+    assert simulator.allocated == 11 * MIB - 512
+
+
+def test_small_and_large_requests_share_no_segment() -> None:
+    simulator = Simulator()
+    simulator.allocate(0, 2 * MIB)
+    simulator.allocate(1, 512)
+    assert simulator.statistics().segments == 2
+    assert simulator.reserved == 22 * MIB
+
+
+def test_best_fit_takes_the_smallest_free_block() -> None:
+    simulator = Simulator()
+    for storage, size in enumerate((40 * MIB, 30 * MIB, 50 * MIB)):
+        simulator.allocate(storage, size)
+    wanted = simulator.address(1)
+    for storage in range(3):
+        simulator.free(storage)
+    simulator.allocate(3, 25 * MIB)
+    assert simulator.address(3) == wanted
+
+
+def test_freed_neighbours_merge_and_serve_a_larger_request() -> None:
+    simulator = Simulator()
+    for storage in range(4):
+        simulator.allocate(storage, 5 * MIB)
+    assert simulator.statistics().segments == 1
+    first = simulator.address(1)
+    simulator.free(1)
+    simulator.free(2)
+    simulator.allocate(4, 9 * MIB)
+    assert simulator.address(4) == first
+    assert simulator.reserved == 20 * MIB
+
+
+def test_streams_share_no_free_blocks() -> None:
+    simulator = Simulator()
+    simulator.allocate(0, 30 * MIB, stream=0)
+    simulator.free(0)
+    simulator.allocate(1, 30 * MIB, stream=7)
+    assert simulator.reserved == 60 * MIB
+
+
+def test_empty_cache_returns_whole_segments_only() -> None:
+    simulator = Simulator()
+    simulator.allocate(0, 30 * MIB)
+    simulator.allocate(1, 2 * MIB)
+    simulator.allocate(2, 2 * MIB)
+    simulator.free(0)
+    simulator.free(1)
+    simulator.empty_cache()
+    assert simulator.reserved == 20 * MIB
+    assert simulator.statistics().device_frees == 1
+
+
+def test_full_device_releases_the_cache_and_retries() -> None:
+    simulator = Simulator(device_memory=100 * MIB)
+    simulator.allocate(0, 60 * MIB)
+    simulator.free(0)
+    simulator.allocate(1, 80 * MIB)
+    statistics = simulator.statistics()
+    assert simulator.reserved == 80 * MIB
+    assert (statistics.alloc_retries, statistics.ooms) == (1, 0)
+    assert (statistics.device_allocs, statistics.device_frees) == (2, 1)
+    assert statistics.peak_reserved_bytes == 80 * MIB
+
+
+def test_capacity_is_a_wall_to_the_byte() -> None:
+    Simulator(device_memory=64 * MIB).allocate(0, 64 * MIB)
+    with pytest.raises(OutOfMemoryError):
+        Simulator(device_memory=64 * MIB - 1).allocate(0, 64 * MIB)
+
+
+def test_out_of_memory_carries_its_figures_in_one_sentence() -> None:
+    simulator = Simulator(device_memory=GIB)
+    simulator.allocate(0, 700 * MIB)
+    simulator.allocate(1, 2 * MIB)
+    with pytest.raises(OutOfMemoryError) as caught:
+        simulator.allocate(2, 400 * MIB + 1)
+    error = caught.value
+    assert str(error) == (
+        "Out of memory: a request of 400 MiB (a segment of 402 MiB) does not fit the device of"
+        " 1.00 GiB, of which 702 MiB are allocated and 18.0 MiB are reserved but unallocated."
+    )
+    assert (error.requested, error.capacity) == (400 * MIB + 1, GIB)
+    assert (error.allocated, error.reserved) == (702 * MIB, 720 * MIB)
+    assert (error.largest_free, error.event) == (18 * MIB, None)
+    assert simulator.statistics().ooms == 1
+
+
+def test_simulation_goes_on_after_out_of_memory() -> None:
+    simulator = Simulator(device_memory=32 * MIB)
+    with pytest.raises(OutOfMemoryError):
+        simulator.allocate(0, 64 * MIB)
+    simulator.allocate(0, 32 * MIB)
+    assert simulator.allocated == 32 * MIB
+
+
+def test_events_run_in_parts_and_name_the_row_that_fails() -> None:
+    simulator = Simulator(device_memory=64 * MIB)
+    events = columns(
+        (Action.ALLOC, 0, 40 * MIB),
+        (Action.FREE, 0, 40 * MIB),
+        (Action.ALLOC, 1, 50 * MIB),
+        (Action.ALLOC, 2, 20 * MIB),
+    )
+    simulator.run(events, 0, 1)
+    assert simulator.allocated == 40 * MIB
+    with pytest.raises(OutOfMemoryError) as caught:
+        simulator.run(events, 1)
+    assert caught.value.event == 3
+    assert simulator.allocated == 50 * MIB
+
+
+def test_sizeless_and_unknown_storages_hold_nothing() -> None:
+    simulator = Simulator()
+    simulator.allocate(0, 0)
+    simulator.free(0)
+    simulator.free(12345)
+    assert simulator.address(0) == 0
+    assert simulator.statistics().segments == 0
+
+
+def test_peaks_start_again_from_the_current_values() -> None:
+    simulator = Simulator()
+    simulator.allocate(0, 30 * MIB)
+    simulator.free(0)
+    simulator.reset_peaks()
+    statistics = simulator.statistics()
+    assert (statistics.peak_allocated_bytes, statistics.peak_reserved_bytes) == (0, 30 * MIB)
+
+
+def test_a_live_storage_is_not_allocated_again() -> None:
+    simulator = Simulator()
+    simulator.allocate(5, 512)
+    with pytest.raises(ValueError, match="Storage 5 is allocated again before it was freed"):
+        simulator.allocate(5, 512)
+
+
+def test_what_cannot_be_simulated_is_refused() -> None:
+    with pytest.raises(UsageError, match="Expected an allocator among native, got 'fast'"):
+        Simulator("fast")
+    with pytest.raises(UsageError, match="up to 1 PiB, got -1 bytes"):
+        Simulator(device_memory=-1)
+    with pytest.raises(ValueError, match="must not be negative"):
+        Simulator().allocate(0, -1)
+    with pytest.raises(ValueError, match="Event 0 has the unknown action 2"):
+        Simulator().run(columns((2, 0, 512)))  # type: ignore[arg-type]
+    with pytest.raises(IndexError, match="outside the 1 events"):
+        Simulator().run(columns((Action.ALLOC, 0, 512)), 0, 2)
+
+
+SIZES = st.one_of(
+    st.sampled_from([1, 512, 513, MIB, MIB + 1, 2 * MIB, 10 * MIB - 512, 10 * MIB, 19 * MIB]),
+    st.integers(1, 64 * KIB),
+    st.integers(1, 30 * MIB),
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("allocate"), SIZES, st.sampled_from([0, 0, 0, 2**40])),
+        st.tuples(st.just("free"), st.integers(0, 30), st.just(0)),
+        st.tuples(st.sampled_from(["empty"]), st.just(0), st.just(0)),
+    ),
+    max_size=120,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=STEPS, capacity=st.integers(0, 150 * MIB))
+def test_every_address_is_the_oracle_s(
+    steps: Sequence[tuple[str, int, int]], capacity: int
+) -> None:
+    simulator, oracle = Simulator(device_memory=capacity), CachingOracle(capacity)
+    live: list[int] = []
+    for storage, (verb, number, stream) in enumerate(steps):
+        if verb == "empty":
+            simulator.empty_cache()
+            oracle.empty_cache()
+        elif verb == "free" and live:
+            freed = live.pop(number % len(live))
+            simulator.free(freed)
+            oracle.free(freed)
+        elif verb == "allocate" and oracle.allocate(storage, number, stream):
+            simulator.allocate(storage, number, stream)
+            live.append(storage)
+        elif verb == "allocate":
+            with pytest.raises(OutOfMemoryError):
+                simulator.allocate(storage, number, stream)
+        assert simulator.reserved == oracle.reserved
+    expected = oracle.live()
+    assert {storage: simulator.address(storage) for storage in live} == {
+        storage: address for storage, (address, _) in expected.items()
+    }
+    assert simulator.allocated == sum(size for _, size in expected.values())
+
+
+@settings(max_examples=50, deadline=None)
+@given(sizes=st.lists(SIZES, max_size=60), keep=st.integers(1, 8))
+def test_columns_and_single_calls_agree(sizes: list[int], keep: int) -> None:
+    rows: list[tuple[Action, int, int]] = []
+    for storage, size in enumerate(sizes):
+        rows.append((Action.ALLOC, storage, size))
+        if storage >= keep:
+            rows.append((Action.FREE, storage - keep, sizes[storage - keep]))
+    whole, single = Simulator(), Simulator()
+    whole.run(columns(*rows))
+    for action, storage, size in rows:
+        if action is Action.ALLOC:
+            single.allocate(storage, size)
+        else:
+            single.free(storage)
+    assert whole.statistics() == single.statistics()
+    assert all(whole.address(s) == single.address(s) for s in range(len(sizes)))
