@@ -15,7 +15,7 @@ from collections import defaultdict
 
 from et_replay.program.generations import Generations
 from et_replay.program.nesting import Nesting
-from et_replay.program.program import Call, StorageKind
+from et_replay.program.program import Call
 
 
 class CallChooser:
@@ -67,15 +67,16 @@ class CallChooser:
         A kernel calls operators too, to allocate or to fill what it has allocated; it shows by a child that takes
         what the kernel itself has made, or by results that come from no child or from mere allocations.
         """
-        made: set[int] = set(self._storages(self._generations.inputs[i]))
+        known = self._storages(self._generations.inputs[i])
+        computed = set(known)
         for child in children:
-            taken = self._storages(self._generations.inputs[child])
-            storages = self._generations.storages
-            if any(storages[s].kind is StorageKind.IMPLICIT for s in taken - made):
+            if not self._storages(self._generations.inputs[child]) <= known:
                 return False
+            returned = self._storages(self._generations.outputs[child])
+            known |= returned
             if not self._nesting.nodes[child].name.startswith("aten::empty"):
-                made |= self._storages(self._generations.outputs[child])
-        return self._storages(self._generations.outputs[i]) <= made
+                computed |= returned
+        return self._storages(self._generations.outputs[i]) <= computed
 
     def _storages(self, tensors: tuple[int, ...]) -> set[int]:
         return {self._generations.tensors[t].storage for t in tensors if t >= 0}

@@ -15,20 +15,20 @@ training step one id stands for up to hundreds of allocations. Frees are not rec
   was just seen in another storage, so that the storage was swapped (`.data =`, `untyped_storage().resize_`), or
   a generated kernel is the first in the whole trace to see it: compiled graphs allocate without nodes.
 
-                         id 7 as the trace shows it           generations of id 7
-    aten::mm             -> 7                                 A begins
-    aten::relu           7 -> 9                               A is last used
-    aten::nll_loss_back  -> 7                                 B begins with the operator, not at its end, for
-      aten::zero_        7 -> 7                                 zero_ was handed what only its caller can have made
+                         id 7 as the trace shows it     generations of id 7
+    aten::mm             -> 7                           A begins
+    aten::relu           7 -> 9                         A is last used
+    aten::nll_loss_backward  -> 7                       returns it without having been given it
+      aten::zero_        7 -> 7                         B begins: only its caller can have made it
 
 Moments order births and deaths: a call begins, then the calls below it run, then it ends. What an operator was
-given stays alive until it ends; what its kernel allocates for its result is born when it ends, unless a call
-below shows that it was there before. Labels (autograd nodes and the like) prove that what they carry is alive.
+given stays alive until it ends; what its kernel allocates is born when a call below is first given it, or when the
+operator ends and returns it. Labels (autograd nodes and the like) prove that what they carry is alive.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -131,41 +131,44 @@ class _Tracker:
         current = self._current.get(key)
         caller = self.nesting.enclosing[i]
         if caller >= 0 and not self._visible(caller, key, current):
-            if current is not None and self._is_hidden_state(caller, key):
+            if current is not None and self._is_hidden_state(i, key):
                 return current
-            return self._start(key, ref, StorageKind.IMPLICIT, caller, self._began[caller])
+            return self._start(key, ref, StorageKind.IMPLICIT, caller)
         if current is not None:
             return current
-        if self._appeared_unseen(i, key, ref):
-            return self._start(key, ref, StorageKind.IMPLICIT, i, self._began[i])
-        return self._start(key, ref, StorageKind.INPUT, i, 0)
+        unseen = self._appeared_unseen(i, key, ref)
+        return self._start(key, ref, StorageKind.IMPLICIT if unseen else StorageKind.INPUT, i)
 
     def _returned_storage(self, i: int, ref: TensorRef) -> int:
         key = identity(ref)
         current = self._current.get(key)
         if self._visible(i, key, current) and current is not None:
+            storage = self.storages[current]
+            if storage.kind is StorageKind.IMPLICIT and key not in self._given[i]:
+                storage.kind = StorageKind.PRODUCED
             return current
         if any(isinstance(value, Opaque) and value.kind == "Storage" for value in self.nesting.nodes[i].inputs):
             # set_ puts a tensor into a storage that it was handed, which the trace does not identify.
-            return self._start(key, ref, StorageKind.INPUT, i, 0) if current is None else current
-        return self._start(key, ref, StorageKind.PRODUCED, i, self._moment)
+            return self._start(key, ref, StorageKind.INPUT, i) if current is None else current
+        return self._start(key, ref, StorageKind.PRODUCED, i)
 
     def _visible(self, call: int, key: int, current: int | None) -> bool:
         if key in self._given[call]:
             return True
         return current is not None and self.storages[current].born >= self._began[call]
 
-    def _is_hidden_state(self, caller: int, key: int) -> bool:
+    def _is_hidden_state(self, i: int, key: int) -> bool:
         if self._later is None:
             self._later = _Sightings(self.nesting)
-        return self._later.used_before_returned(key, self.nesting.last[caller])
+        caller = self.nesting.enclosing[i]
+        return self._later.used_before_returned(key, i, self.nesting.last[caller])
 
     def _appeared_unseen(self, i: int, key: int, ref: TensorRef) -> bool:
         if ref.tensor_id in self._storage_of_tensor:
             return True
         return self.nesting.nodes[i].is_kernel and not self.known_before(key)
 
-    def _start(self, key: int, ref: TensorRef, kind: StorageKind, i: int, born: int) -> int:
+    def _start(self, key: int, ref: TensorRef, kind: StorageKind, i: int) -> int:
         node = self.nesting.nodes[i]
         given = kind is StorageKind.INPUT
         storage = Storage(
@@ -174,7 +177,7 @@ class _Tracker:
             kind=kind,
             producer="" if given else node.name,
             operation=-1 if given else self._operation_of(i),
-            born=born,
+            born=0 if given else self._moment,
             first_node_id=node.id,
             born_node_id=-1 if given else node.id,
         )
@@ -189,7 +192,8 @@ class _Tracker:
     def _sight(self, i: int, ref: TensorRef, index: int) -> int:
         """Record that call `i` shows `ref` in storage `index`; return the tensor's index."""
         storage = self.storages[index]
-        storage.size = max(storage.size, ref.end)
+        if ref.storage_id:
+            storage.size = max(storage.size, ref.end)
         storage.estimated |= ref.strides is None
         self._storage_of_tensor[ref.tensor_id] = index
         tensor_index = self._tensor(ref, index)
@@ -229,27 +233,36 @@ class _Tracker:
 
 
 class _Sightings:
-    """For each storage, the places where operators are given it, or return it without being given it."""
+    """For each storage, when operators are given it, and when they return it without having been given it."""
 
     def __init__(self, nesting: Nesting) -> None:
-        self._places: dict[int, list[tuple[int, bool]]] = defaultdict(list)
-        given: dict[int, frozenset[int]] = {-1: frozenset()}
+        self._sights: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+        surely_given: dict[int, frozenset[int]] = {}
         for i, node in enumerate(nesting.nodes):
             if not node.is_operator:
                 continue
-            given[i] = frozenset(_identities(node.inputs))
+            given = frozenset(_identities(node.inputs))
             caller = nesting.enclosing[i]
-            for key in given[i]:
-                if caller < 0 or key in given[caller]:
-                    self._places[key].append((i, True))
-            for key in frozenset(_identities(node.outputs)) - given[i]:
-                self._places[key].append((i, False))
+            surely_given[i] = given if caller < 0 else given & surely_given[caller]
+            for key in surely_given[i]:
+                self._sights[key].append((i, False))
+            for key in frozenset(_identities(node.outputs)) - given:
+                self._sights[key].append((nesting.last[i], True))
+        for sights in self._sights.values():
+            sights.sort()
 
-    def used_before_returned(self, key: int, after: int) -> bool:
-        """Tell whether the first sure sight of `key` after place `after` is of an operator that is given it."""
-        places = self._places.get(key, [])
-        at = bisect_right(places, (after, True))
-        return at < len(places) and places[at][1]
+    def used_before_returned(self, key: int, now: int, end: int) -> bool:
+        """Tell whether, of what is sure to be seen of `key` from call `now` on, a use after call `end` comes first.
+
+        That an operator is given an older storage is sure only where its callers, up to the top, are given it too.
+        """
+        sights = self._sights.get(key, [])
+        for place, returned in sights[bisect_left(sights, (now, True)) :]:
+            if returned:
+                return False
+            if place > end:
+                return True
+        return False
 
 
 def _identities(values: Iterable[Value]) -> list[int]:
