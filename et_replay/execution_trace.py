@@ -1,10 +1,9 @@
-"""Execution traces in memory: the nodes that PyTorch's ExecutionTraceObserver wrote, decoded one by one on demand."""
+"""Execution traces in memory: nodes as PyTorch's observer wrote them, decoded on demand."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Union
 
 import msgspec
 import numpy as np
@@ -14,9 +13,10 @@ import numpy.typing as npt
 class TensorRef(msgspec.Struct, frozen=True, gc=False):
     """One recorded sight of a tensor.
 
-    Ids are recycled addresses: neither `tensor_id` nor `storage_id` names one object for a whole trace, and
-    tensors, storages and nodes have separate key spaces even where the numbers collide. `offset` and `strides`
-    count elements. Traces before schema 1.1.1 have no strides: `strides` is None there.
+    Ids are recycled addresses: neither `tensor_id` nor `storage_id` names one object for a whole
+    trace, and tensors, storages and nodes have separate key spaces even where the numbers collide.
+    `offset` and `strides` count elements. Traces before schema 1.1.1 have no strides: `strides` is
+    None there.
     """
 
     tensor_id: int
@@ -36,31 +36,33 @@ class TensorRef(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def extent(self) -> int:
-        """Elements spanned from `offset` on: a stride of 0 spans nothing, a gap between rows counts."""
+        """Elements spanned from `offset` on: a stride of 0 spans nothing, gaps count."""
         if 0 in self.shape:
             return 0
         if self.strides is None or len(self.strides) != len(self.shape):
             return self.numel
-        return 1 + sum((size - 1) * abs(stride) for size, stride in zip(self.shape, self.strides))
+        return 1 + sum(
+            (size - 1) * abs(stride) for size, stride in zip(self.shape, self.strides, strict=True)
+        )
 
     @property
     def end(self) -> int:
-        """Bytes of the storage that this tensor proves to exist: (offset + extent) * itemsize, 0 if empty."""
+        """Bytes of the storage that this proves: (offset + extent) * itemsize, 0 if empty."""
         extent = self.extent
         return (self.offset + extent) * self.itemsize if extent else 0
 
 
 class Opaque(msgspec.Struct, frozen=True, gc=False):
-    """A value that the observer only named: `kind` is Generator, Storage, Stream, Object, ComplexDouble …"""
+    """A value that the observer only named: `kind` is Generator, Storage, Stream, Object …"""
 
     kind: str
 
 
-Value = Union[TensorRef, Opaque, None, bool, int, float, str, tuple["Value", ...]]
+Value = TensorRef | Opaque | None | bool | int | float | str | tuple["Value", ...]
 
 
 def tensors(values: Iterable[Value]) -> Iterator[TensorRef]:
-    """Yield every tensor of `values`, undefined ones too, in the observer's flattening order (lists and tuples)."""
+    """Yield every tensor of `values`, undefined ones too, in the observer's flattening order."""
     stack = [iter(values)]
     while stack:
         for value in stack[-1]:
@@ -74,7 +76,7 @@ def tensors(values: Iterable[Value]) -> Iterator[TensorRef]:
 
 
 class Node(msgspec.Struct, frozen=True):
-    """One recorded call. Every attribute that a schema lacks has its default; unknown ones are in `attributes`."""
+    """One recorded call; what its schema lacks has a default, the unknown is in `attributes`."""
 
     id: int
     name: str
@@ -100,7 +102,7 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def is_operator(self) -> bool:
-        """True for what a replay can execute: dispatched operators, collectives, generated kernels."""
+        """True for what a replay can execute: operators, collectives, generated kernels."""
         return self.op_schema != "" or self.is_kernel or self.name == "record_param_comms"
 
 
@@ -108,8 +110,9 @@ class Node(msgspec.Struct, frozen=True):
 class ExecutionTrace:
     """A trace's nodes sorted by id, so in the order in which the calls began.
 
-    A node's *position* is its index in that order and its identity: damaged files repeat ids. `parents` holds
-    positions, -1 for a node without parent. `notes` says in sentences what was repaired or left out on reading.
+    A node's *position* is its index in that order and its identity: damaged files repeat ids.
+    `parents` holds positions, -1 for a node without parent. `notes` says in sentences what was
+    repaired or left out on reading.
     """
 
     source: str

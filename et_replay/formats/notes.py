@@ -1,0 +1,84 @@
+"""What was repaired or left out on reading, as sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from et_replay.formats.mending import ENCODING, FIELD, NAME, NUMBER
+
+_KNOWN_SCHEMAS = frozenset(
+    {
+        "1.0.1",
+        "1.0.2-chakra.0.0.4",
+        "1.0.3-chakra.0.0.4",
+        "1.0.4-chakra.0.0.4",
+        "1.1.0-chakra.0.0.4",
+        "1.1.1-chakra.0.0.4",
+        "1.1.1-chakra.1.0.0",
+    }
+)
+
+_SHOWN = 5
+_REPAIRS = {
+    NAME: "Repaired names with quotes, backslashes or control characters that were not escaped",
+    NUMBER: "Repaired values that JSON does not allow, such as a bare nan",
+    ENCODING: "Replaced bytes that are not UTF-8 by U+FFFD",
+    FIELD: "Read in spite of an id, a name or a parent of an unexpected type",
+}
+
+
+def breaks_off(nodes: int, ignored: int) -> str:
+    """Say that a file has no end."""
+    tail = f", and its last {counted(ignored, 'byte')} ignored" if ignored else ""
+    return f"The file breaks off: {counted(nodes, 'complete node')} of it could be read{tail}."
+
+
+def goes_on(ignored: int) -> str:
+    """Say that a file has more than a trace in it."""
+    return f"What follows the end of the trace was ignored ({counted(ignored, 'byte')})."
+
+
+def unknown_schema(schema: object) -> list[str]:
+    """Say that the version is not one that was seen before, if so; the structure decided."""
+    if schema is None:
+        return ["The file names no schema; it was read by its structure."]
+    if isinstance(schema, str) and schema in _KNOWN_SCHEMAS:
+        return []
+    return [f"The schema {schema!r} is not a known one; the file was read by its structure."]
+
+
+def repaired(repairs: Mapping[str, Sequence[int]]) -> list[str]:
+    """Say, for each kind of repair, which nodes needed it."""
+    return [f"{_REPAIRS[kind]}: {_nodes(ids)}." for kind, ids in repairs.items()]
+
+
+def lost(texts: Sequence[tuple[int | None, int]]) -> list[str]:
+    """Say what no node came of: pairs of the node's id, if that could be read, and of bytes."""
+    if not texts:
+        return []
+    ids = [node_id for node_id, _ in texts if node_id is not None]
+    size = counted(sum(size for _, size in texts), "byte")
+    which = f", {_nodes(ids)}" if ids else ""
+    pieces = counted(len(texts), "unreadable piece")
+    return [f"Left out: {pieces} between the nodes ({size}{which})."]
+
+
+def orphaned(operators: Sequence[int]) -> list[str]:
+    """Say which operators name a parent that is not there."""
+    if not operators:
+        return []
+    one = len(operators) == 1
+    what = f"{counted(len(operators), 'operator')} {'names' if one else 'name'} a parent"
+    root = "it counts as called from its" if one else "they count as called from their"
+    return [f"{what} that is not in the file (first: node {operators[0]}); {root} thread's root."]
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _nodes(ids: Sequence[int]) -> str:
+    shown = ", ".join(map(str, ids[:_SHOWN]))
+    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+    return f"{'node' if len(ids) == 1 else 'nodes'} {shown}{more}"

@@ -1,0 +1,56 @@
+"""What a file that is no execution trace looks like: a sentence that says which file is needed."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+_NEEDED = "needed is the JSON file that PyTorch's ExecutionTraceObserver writes"
+
+_BEGINNINGS = (
+    (b"\xfd7zXZ\x00", "is compressed with xz; unpack it, or pack it with gzip or zstd"),
+    (b"BZh", "is compressed with bzip2; unpack it, or pack it with gzip or zstd"),
+    (b"PK\x03\x04", f"is a zip archive, such as a torch.save file; {_NEEDED}"),
+    (b"SQLite format 3\x00", f"is a database, such as a profile of Nsight Systems; {_NEEDED}"),
+    (b"\x80", f"is a Python pickle, such as a CUDA memory snapshot; {_NEEDED}"),
+)
+
+# a protobuf stream opens with a length and the version string in field 1 of GlobalMetadata
+_PROTOBUF = re.compile(rb"[\x00-\x7f]{1,3}\n[\x01-\x20]\d+\.\d+")
+
+_KINDS = (
+    ("traceEvents", "is a Kineto trace of the PyTorch profiler (its events are times, not calls)"),
+    ("device_traces", "is a CUDA memory snapshot"),
+)
+
+
+def describe(text: memoryview) -> str:
+    """Say what the text looks like: the rest of a sentence that begins with the file's name."""
+    head = bytes(text[:4096])
+    if not head.strip():
+        return "is empty"
+    for beginning, answer in _BEGINNINGS:
+        if head.startswith(beginning):
+            return answer
+    if _PROTOBUF.match(head):
+        return f"is a Chakra trace in protobuf form (.et); {_NEEDED}, before its conversion"
+    if b"\x00" in head:
+        return f"is a binary file; {_NEEDED}"
+    for key, kind in _KINDS:
+        if re.search(b'"%b"\\s*:' % key.encode(), text):
+            return f"{kind}; {_NEEDED}"
+    return f"{_describe_json(text)}; {_NEEDED}"
+
+
+def _describe_json(text: memoryview) -> str:
+    try:
+        content = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        return "is not a JSON object"
+    except (msgspec.DecodeError, RecursionError):
+        return "is not JSON and holds no node of a trace"
+    if "nodes" in content:
+        return "has no node of an execution trace in its list of nodes"
+    keys = ", ".join(list(content)[:5])
+    return f"is JSON without a list of nodes (its keys: {keys or 'none'})"
