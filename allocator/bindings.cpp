@@ -19,18 +19,37 @@ namespace {
 template <class T>
 using Column = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-void run(Simulation& simulation, const Column<std::int8_t>& action,
-         const Column<std::int64_t>& storage, const Column<std::int64_t>& size,
-         const Column<std::int64_t>& stream, std::int64_t begin, std::int64_t end) {
-  const std::size_t rows = action.shape(0);
-  if (storage.shape(0) != rows || size.shape(0) != rows || stream.shape(0) != rows) {
-    throw std::invalid_argument("The columns of the events differ in length.");
+// Holds the columns of events, so that running some of their rows checks and converts nothing.
+class Events {
+ public:
+  Events(Column<std::int8_t> action, Column<std::int64_t> storage, Column<std::int64_t> size,
+         Column<std::int64_t> stream)
+      : action_(std::move(action)),
+        storage_(std::move(storage)),
+        size_(std::move(size)),
+        stream_(std::move(stream)) {
+    const std::size_t rows = action_.shape(0);
+    if (storage_.shape(0) != rows || size_.shape(0) != rows || stream_.shape(0) != rows) {
+      throw std::invalid_argument("The columns of the events differ in length.");
+    }
   }
-  if (begin < 0 || end > static_cast<std::int64_t>(rows)) {
-    throw std::out_of_range("The events to run are outside the " + std::to_string(rows) +
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(action_.shape(0)); }
+  EventColumns columns() const {
+    return {action_.data(), storage_.data(), size_.data(), stream_.data()};
+  }
+
+ private:
+  Column<std::int8_t> action_;
+  Column<std::int64_t> storage_, size_, stream_;
+};
+
+void run(Simulation& simulation, const Events& events, std::int64_t begin, std::int64_t end) {
+  if (begin < 0 || end > events.rows()) {
+    throw std::out_of_range("The events to run are outside the " + std::to_string(events.rows()) +
                             " events there are.");
   }
-  simulation.run({action.data(), storage.data(), size.data(), stream.data()}, begin, end);
+  simulation.run(events.columns(), begin, end);
 }
 
 template <PoolCounter Statistics::* counter>
@@ -110,6 +129,11 @@ NB_MODULE(_core, module) {
   nb::exception<OutOfMemory> out_of_memory(module, "OutOfMemoryError");
   nb::register_exception_translator(translate_out_of_memory, out_of_memory.ptr());
 
+  nb::class_<Events>(module, "Events")
+      .def(nb::init<Column<std::int8_t>, Column<std::int64_t>, Column<std::int64_t>,
+                    Column<std::int64_t>>(),
+           nb::arg("action"), nb::arg("storage"), nb::arg("size"), nb::arg("stream"));
+
   nb::class_<Simulation>(module, "Simulation")
       .def(
           "__init__",
@@ -126,8 +150,7 @@ NB_MODULE(_core, module) {
           },
           nb::arg("storage"), nb::arg("size"), nb::arg("stream") = 0)
       .def("free", &Simulation::free, nb::arg("storage"))
-      .def("run", &run, nb::arg("action"), nb::arg("storage"), nb::arg("size"), nb::arg("stream"),
-           nb::arg("begin"), nb::arg("end"))
+      .def("run", &run, nb::arg("events"), nb::arg("begin"), nb::arg("end"))
       .def("address", &Simulation::address, nb::arg("storage"))
       .def("empty_cache", [](Simulation& self) { self.allocator().empty_cache(); })
       .def("reset_peaks", [](Simulation& self) { self.allocator().reset_peaks(); })

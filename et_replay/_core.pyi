@@ -30,6 +30,15 @@ class SegmentView(TypedDict):
     segment_type: str
     blocks: list[BlockView]
 
+class Events:
+    def __init__(
+        self,
+        action: npt.NDArray[np.int8],
+        storage: npt.NDArray[np.int64],
+        size: npt.NDArray[np.int64],
+        stream: npt.NDArray[np.int64],
+    ) -> None: ...
+
 class Simulation:
     def __init__(
         self,
@@ -40,15 +49,7 @@ class Simulation:
     ) -> None: ...
     def allocate(self, storage: int, size: int, stream: int = 0) -> None: ...
     def free(self, storage: int) -> None: ...
-    def run(
-        self,
-        action: npt.NDArray[np.int8],
-        storage: npt.NDArray[np.int64],
-        size: npt.NDArray[np.int64],
-        stream: npt.NDArray[np.int64],
-        begin: int,
-        end: int,
-    ) -> None: ...
+    def run(self, events: Events, begin: int, end: int) -> None: ...
     def address(self, storage: int) -> int: ...
     def empty_cache(self) -> None: ...
     def reset_peaks(self) -> None: ...

@@ -30,8 +30,8 @@ class ReplayError(EtReplayError):
 class OutOfMemoryError(ReplayError):
     """A request did not fit the device; all figures are bytes.
 
-    `node_id`, `operator` and `event` say where, as far as the raiser knows: an allocator knows none of
-    them, the simulator adds `event`, a replay adds the node.
+    `node_id`, `operator` and `event` say where, as far as the raiser knows: an allocator knows none
+    of them, the simulator adds `event`, a replay adds the node.
     """
 
     exit_code = 3

@@ -1,4 +1,4 @@
-"""Allocation events as columns: what every source of memory history becomes, and what every allocator is fed.
+"""Allocation events as columns: the form of all memory history, and what allocators are fed.
 
 Sizes are bytes, times nanoseconds, intervals half-open [start, end).
 """
@@ -25,10 +25,11 @@ class Action(enum.IntEnum):
 class AllocationEvents:
     """Events in order, one row each; all columns have the same length.
 
-    `storage` names the allocation: a FREE ends the ALLOC of the same storage. `size` is the bytes asked for,
-    repeated on the FREE. `node_id` is the node at which the event happens, -1 before the first node.
-    `steps[i]` is the first event of operation i, `steps[-1]` the end of the last one: events before `steps[0]`
-    prepare the first iteration. Sources without operations leave `steps` empty.
+    `storage` names the allocation: a FREE ends the ALLOC of the same storage. `size` is the bytes
+    asked for, repeated on the FREE. `node_id` is the node at which the event happens, -1 before the
+    first node. `steps[i]` is the first event of operation i, `steps[-1]` the end of the last one:
+    events before `steps[0]` prepare the first iteration. Sources without operations leave `steps`
+    empty.
     """
 
     action: npt.NDArray[np.int8]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from et_replay import _core
@@ -59,11 +60,20 @@ class Simulator:
 
         Raises OutOfMemoryError with the row that failed; the rows before it have happened.
         """
-        end = len(events) if end is None else end
-        try:
-            self._native.run(events.action, events.storage, events.size, events.stream, begin, end)
-        except _core.OutOfMemoryError as error:
-            raise _explained(error) from None
+        self.player(events)(begin, len(events) if end is None else end)
+
+    def player(self, events: AllocationEvents) -> Callable[[int, int], None]:
+        """Return `run` for these events: what costs least where they are run a few at a time."""
+        native = _core.Events(events.action, events.storage, events.size, events.stream)
+        run = self._native.run
+
+        def play(begin: int, end: int) -> None:
+            try:
+                run(native, begin, end)
+            except _core.OutOfMemoryError as error:
+                raise _explained(error) from None
+
+        return play
 
     def address(self, storage: int) -> int:
         """Return the address of the storage's block, 0 where it has none."""

@@ -1,4 +1,4 @@
-"""Quantities to text and back: the only place that formats or parses sizes, durations and shares."""
+"""Quantities to text and back; nothing else formats or parses sizes, durations and shares."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def format_bytes(size: int) -> str:
         value /= 1024
         power += 1
     sign = "-" if size < 0 else ""
-    return f"{sign}{abs(size)} B" if power == 0 else f"{sign}{_three_digits(value)} {_BINARY[power]}"
+    return (
+        f"{sign}{abs(size)} B" if power == 0 else f"{sign}{_three_digits(value)} {_BINARY[power]}"
+    )
 
 
 def format_duration(nanoseconds: float) -> str:
@@ -52,4 +54,5 @@ def parse_bytes(text: str) -> int:
         raise UsageError(f"Expected a size such as 24GiB, 24GB or 1048576, got {text!r}.")
     number, prefix, binary = match.groups()
     decimal = prefix and not binary and text.strip()[-1] in "bB"
-    return round(float(number) * (1000 if decimal else 1024) ** _POWERS[prefix.lower()])
+    factor: int = (1000 if decimal else 1024) ** _POWERS[prefix.lower()]
+    return round(float(number) * factor)

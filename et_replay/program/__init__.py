@@ -1,4 +1,4 @@
-"""From a trace to a program: a window of it as operations over storages, and the events that they cause."""
+"""From a trace to a program: operations over storages, and the events that they cause."""
 
 from et_replay.program.allocations import allocation_events
 from et_replay.program.build import build_program

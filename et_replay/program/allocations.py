@@ -12,10 +12,11 @@ from et_replay.program.schedule import Mode, Step, schedule
 def allocation_events(
     program: Program, mode: Mode, steps: list[Step] | None = None
 ) -> AllocationEvents:
-    """List the events of one iteration of `program` in `mode`, in the order in which a replay causes them.
+    """List the events of one iteration of `program` in `mode`, as a replay causes them.
 
-    In PRE_ALLOCATE the inputs are allocated before `steps[0]` of the events, and never freed. All events are on
-    stream 0: a trace does not tell the stream of an operator. `steps` saves working out the schedule again.
+    In PRE_ALLOCATE the inputs are allocated before `steps[0]` of the events, and never freed. All
+    events are on stream 0: a trace does not tell the stream of an operator. `steps` saves working
+    out the schedule again.
     """
     steps = schedule(program, mode) if steps is None else steps
     rows = _Rows(program)

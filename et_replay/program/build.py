@@ -48,7 +48,7 @@ def _known_before(trace: ExecutionTrace, window: Window) -> Callable[[int], bool
 
 
 def _device(generations: Generations) -> str:
-    """Pick the kind of device whose memory matters: the accelerator with the most bytes, else the CPU."""
+    """Pick the device that matters: the accelerator with the most bytes, else the CPU."""
     total: dict[str, int] = {}
     for storage in generations.storages:
         kind = device_kind(storage.device)

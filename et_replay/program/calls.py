@@ -1,12 +1,14 @@
-"""A top-level operator in, the recorded calls that a replay executes for it out: nearly always itself.
+"""A top-level operator in, the recorded calls that replay executes for it out.
 
-Executing an operator re-creates what it returns. Two kinds of operator hide something that the rest of the
-program needs, so replay executes the calls below them instead, which is what the original job did as well:
+Executing an operator re-creates what it returns. Two kinds of operator hide something that the rest
+of the program needs, so replay executes the calls below them instead, which is what the original
+job did as well:
 
-* Composite operators of an autograd job: `aten::layer_norm` returns one tensor, but the backward pass takes the
-  mean and the deviation that `aten::native_layer_norm` below it put out.
-* Autocast: `aten::linear` on float tensors calls `aten::to`, whose results later calls share through the
-  autocast cache, and then itself on bfloat16 tensors. Executed as such it would compute, and allocate, in float.
+* Composite operators of an autograd job: `aten::layer_norm` returns one tensor, but the backward
+  pass takes the mean and the deviation that `aten::native_layer_norm` below it put out.
+* Autocast: `aten::linear` on float tensors calls `aten::to`, whose results later calls share
+  through the autocast cache, and then itself on bfloat16 tensors. Executed as such it would
+  compute, and allocate, in float.
 """
 
 from __future__ import annotations
@@ -64,8 +66,9 @@ class CallChooser:
     def _is_composite(self, i: int, children: list[int]) -> bool:
         """Tell whether the calls below `i` do all of its work.
 
-        A kernel calls operators too, to allocate or to fill what it has allocated; it shows by a child that takes
-        what the kernel itself has made, or by results that come from no child or from mere allocations.
+        A kernel calls operators too, to allocate or to fill what it has allocated; it shows by a
+        child that takes what the kernel itself has made, or by results that come from no child or
+        from mere allocations.
         """
         known = self._storages(self._generations.inputs[i])
         computed = set(known)
@@ -87,7 +90,10 @@ def _births(nesting: Nesting, generations: Generations) -> list[tuple[int, int]]
     places: dict[int, int] = {}
     for i, outputs in enumerate(generations.outputs):
         for tensor in (*outputs, *generations.inputs[i]):
-            if tensor >= 0 and generations.storages[generations.tensors[tensor].storage].operation >= 0:
+            if (
+                tensor >= 0
+                and generations.storages[generations.tensors[tensor].storage].operation >= 0
+            ):
                 places.setdefault(generations.tensors[tensor].storage, i)
     return [(i, storage) for storage, i in places.items() if nesting.outermost[i] >= 0]
 

@@ -1,19 +1,22 @@
-"""Calls over storage ids in, storages and tensors out: tells the allocations apart that share a recycled id.
+"""Calls over recycled storage ids in, the storages and tensors that there really were out.
 
-A storage id is an address, and the caching allocator hands addresses out again as soon as they are free: in a
-training step one id stands for up to hundreds of allocations. Frees are not recorded. What tells two
-*generations* of an id apart is who could have seen them:
+A storage id is an address, and the caching allocator hands addresses out again as soon as they are
+free: in a training step one id stands for up to hundreds of allocations. Frees are not recorded.
+What tells two *generations* of an id apart is who could have seen them:
 
-* An operator that returns an id it was not given has allocated it, in the kernel or through an operator that it
-  called. The innermost operator to return it is the producer; that the enclosing ones return it as well is the
-  same event, which shows by the generation having begun after the enclosing operator did.
-* An operator sees only what it was given and what was made inside it. So when an operator takes an id that its
-  caller neither was given nor made, the caller's kernel has allocated it without a node (most kernels do), even
-  where the id was that of another storage a moment ago. The one exception is hidden state, such as packed
-  weights: there the same id is used again later, outside and without a producer, which a recycled address never is.
-* At top level anything may be seen. An unknown id there was there before the window: an input. Unless its tensor
-  was just seen in another storage, so that the storage was swapped (`.data =`, `untyped_storage().resize_`), or
-  a generated kernel is the first in the whole trace to see it: compiled graphs allocate without nodes.
+* An operator that returns an id it was not given has allocated it, in the kernel or through an
+  operator that it called. The innermost operator to return it is the producer; that the enclosing
+  ones return it as well is the same event, which shows by the generation having begun after the
+  enclosing operator did.
+* An operator sees only what it was given and what was made inside it. So when an operator takes an
+  id that its caller neither was given nor made, the caller's kernel has allocated it without a node
+  (most kernels do), even where the id was that of another storage a moment ago. The one exception
+  is hidden state, such as packed weights: there the same id is used again later, outside and
+  without a producer, which a recycled address never is.
+* At top level anything may be seen. An unknown id there was there before the window: an input.
+  Unless its tensor was just seen in another storage, so that the storage was swapped (`.data =`,
+  `untyped_storage().resize_`), or a generated kernel is the first in the whole trace to see it:
+  compiled graphs allocate without nodes.
 
                          id 7 as the trace shows it     generations of id 7
     aten::mm             -> 7                           A begins
@@ -21,9 +24,10 @@ training step one id stands for up to hundreds of allocations. Frees are not rec
     aten::nll_loss_backward  -> 7                       returns it without having been given it
       aten::zero_        7 -> 7                         B begins: only its caller can have made it
 
-Moments order births and deaths: a call begins, then the calls below it run, then it ends. What an operator was
-given stays alive until it ends; what its kernel allocates is born when a call below is first given it, or when the
-operator ends and returns it. Labels (autograd nodes and the like) prove that what they carry is alive.
+Moments order births and deaths: a call begins, then the calls below it run, then it ends. What an
+operator was given stays alive until it ends; what its kernel allocates is born when a call below is
+first given it, or when the operator ends and returns it. Labels (autograd nodes and the like) prove
+that what they carry is alive.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ from et_replay.program.program import Storage, StorageKind, Tensor
 
 @dataclass(frozen=True)
 class Generations:
-    """Storages and tensors of a window, and for each of its nodes the tensors it takes and returns."""
+    """Storages and tensors of a window, and which of them each node takes and returns."""
 
     storages: list[Storage]
     tensors: list[Tensor]
@@ -69,8 +73,8 @@ def trace_generations(
 def identity(ref: TensorRef) -> int:
     """Name what holds the bytes of `ref`: its storage, or the tensor itself where it has none.
 
-    All empty storages share one id, that of the null pointer, so they say nothing; tensor ids are mapped to
-    negative numbers to keep them apart from storage ids.
+    All empty storages share one id, that of the null pointer, so they say nothing; tensor ids are
+    mapped to negative numbers to keep them apart from storage ids.
     """
     return ref.storage_id if ref.storage_id and ref.extent else -1 - ref.tensor_id
 
@@ -109,7 +113,12 @@ class _Tracker:
             return
         self._given[i] = frozenset([identity(ref) for ref in refs])
         self.inputs.append(
-            tuple([self._sight(i, ref, self._given_storage(i, ref)) if ref.defined else -1 for ref in refs])
+            tuple(
+                [
+                    self._sight(i, ref, self._given_storage(i, ref)) if ref.defined else -1
+                    for ref in refs
+                ]
+            )
         )
         self._taken[i] = tuple({self.tensors[t].storage for t in self.inputs[i] if t >= 0})
 
@@ -147,8 +156,12 @@ class _Tracker:
             if storage.kind is StorageKind.IMPLICIT and key not in self._given[i]:
                 storage.kind = StorageKind.PRODUCED
             return current
-        if any(isinstance(value, Opaque) and value.kind == "Storage" for value in self.nesting.nodes[i].inputs):
-            # set_ puts a tensor into a storage that it was handed, which the trace does not identify.
+        if any(
+            isinstance(value, Opaque) and value.kind == "Storage"
+            for value in self.nesting.nodes[i].inputs
+        ):
+            # set_ puts a tensor into a storage that it was handed, which the trace does not
+            # identify.
             return self._start(key, ref, StorageKind.INPUT, i) if current is None else current
         return self._start(key, ref, StorageKind.PRODUCED, i)
 
@@ -199,7 +212,9 @@ class _Tracker:
         tensor_index = self._tensor(ref, index)
         self._alive(i, storage, self.tensors[tensor_index])
         if storage.temporary:
-            storage.temporary = self.nesting.enclosing[i] >= 0 and storage.operation == self._operation_of(i)
+            storage.temporary = self.nesting.enclosing[
+                i
+            ] >= 0 and storage.operation == self._operation_of(i)
         return tensor_index
 
     def _see_label(self, i: int, ref: TensorRef) -> int:
@@ -233,7 +248,7 @@ class _Tracker:
 
 
 class _Sightings:
-    """For each storage, when operators are given it, and when they return it without having been given it."""
+    """When operators are given each storage, or return it without having been given it."""
 
     def __init__(self, nesting: Nesting) -> None:
         self._sights: dict[int, list[tuple[int, bool]]] = defaultdict(list)
@@ -252,9 +267,10 @@ class _Sightings:
             sights.sort()
 
     def used_before_returned(self, key: int, now: int, end: int) -> bool:
-        """Tell whether, of what is sure to be seen of `key` from call `now` on, a use after call `end` comes first.
+        """Tell whether, from call `now` on, `key` is surely used after `end` before it is returned.
 
-        That an operator is given an older storage is sure only where its callers, up to the top, are given it too.
+        That an operator is given an older storage is sure only where its callers, up to the top,
+        are given it too.
         """
         sights = self._sights.get(key, [])
         for place, returned in sights[bisect_left(sights, (now, True)) :]:

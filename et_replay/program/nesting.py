@@ -1,4 +1,4 @@
-"""The nodes of a window in, who called whom out: when each call ended and which operator encloses it."""
+"""The nodes of a window in, when each call ended and which operator encloses it out."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from et_replay.program.window import Window
 class Nesting:
     """The calls of a window; every list is indexed by the place of a node in the window.
 
-    `last[i]` is the last call made below call i (i itself for a leaf): call i ends right after that one has.
-    Ids tell only when a call began, so this is how its end is known. `enclosing[i]` is the innermost operator
-    above call i, `outermost[i]` the outermost one, i itself included; -1 where there is none in the window.
+    `last[i]` is the last call made below call i (i itself for a leaf): call i ends right after that
+    one has. Ids tell only when a call began, so this is how its end is known. `enclosing[i]` is the
+    innermost operator above call i, `outermost[i]` the outermost one, i itself included; -1 where
+    there is none in the window.
     """
 
     nodes: list[Node]

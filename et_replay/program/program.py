@@ -18,18 +18,21 @@ class StorageKind(enum.Enum):
     PRODUCED = "produced"
     """Put out by an operator of the window."""
     IMPLICIT = "implicit"
-    """Appeared inside the window without a node that made it: kernels allocate their results and work space
-    directly, compiled graphs allocate before they launch, `tensor.data = …` swaps storages."""
+    """Appeared inside the window without a node that made it: kernels allocate their results and
+    work space directly, compiled graphs allocate before they launch, `tensor.data = …` swaps
+    storages.
+    """
 
 
 @dataclass(slots=True)
 class Storage:
     """One allocation of the original job: one generation of a storage id.
 
-    `size` is bytes that uses prove to exist; `estimated` when one of them lacked strides. `operation` is the
-    index of the operation it is born in (-1 for an input), `last_operation` of the last one that touches it.
-    `born` and `died` order births and deaths against each other within an operation (see generations.py).
-    `temporary` storages are born and dead within one operation and seen only by what that operation hides.
+    `size` is bytes that uses prove to exist; `estimated` when one of them lacked strides.
+    `operation` is the index of the operation it is born in (-1 for an input), `last_operation` of
+    the last one that touches it. `born` and `died` order births and deaths against each other
+    within an operation (see generations.py). `temporary` storages are born and dead within one
+    operation and seen only by what that operation hides.
     """
 
     storage_id: int
@@ -53,7 +56,8 @@ class Storage:
 class Tensor:
     """One view of a storage: all sights of the same bytes in the same shape are one tensor.
 
-    `offset` and `strides` count elements; strides are those of a contiguous tensor where the trace has none.
+    `offset` and `strides` count elements; strides are those of a contiguous tensor where the trace
+    has none.
     """
 
     storage: int
@@ -70,8 +74,8 @@ class Tensor:
 class Call:
     """A recorded call and the tensors it takes and returns.
 
-    `inputs` and `outputs` index Program.tensors in the flattening order of `execution_trace.tensors`, -1 for an
-    undefined tensor.
+    `inputs` and `outputs` index Program.tensors in the flattening order of
+    `execution_trace.tensors`, -1 for an undefined tensor.
     """
 
     node: Node
@@ -81,7 +85,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A top-level operator of the window; `calls` is what a replay executes for it (see calls.py)."""
+    """A top-level operator; `calls` is what a replay executes for it (see calls.py)."""
 
     call: Call
     calls: tuple[Call, ...]
@@ -93,7 +97,7 @@ class Operation:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A window of a trace, understood. `device` is the kind of device whose memory its events describe."""
+    """A window of a trace, understood; events describe the memory of devices of kind `device`."""
 
     trace: ExecutionTrace
     window: Window
@@ -110,12 +114,15 @@ class Program:
 
     @property
     def storage_to_last_node_id(self) -> list[int]:
-        """The id of the last node that shows each storage; a view may be gone long before its storage."""
+        """The id of the last node that shows each storage, which may outlive its views."""
         return [storage.last_node_id for storage in self.storages]
 
     def on_device(self, storage: Storage) -> bool:
-        """Tell whether `storage` takes memory of the device that the program's events describe."""
-        return storage.size > 0 and device_kind(storage.device) == self.device
+        """Tell whether `storage` takes memory of the device that the program's events describe.
+
+        The oldest traces name no device; their storages are taken to be on it.
+        """
+        return storage.size > 0 and device_kind(storage.device) in (self.device, "")
 
 
 def device_kind(device: str) -> str:

@@ -1,4 +1,4 @@
-"""Which storages lazy mode keeps on the device, when a flush may take away what a later operation needs."""
+"""Which storages lazy mode keeps on the device when flushes take away what is needed later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from et_replay.program.schedule import Step
 
 
 class Residency:
-    """Follows the storages on the device through one iteration; indices are those of Program.storages."""
+    """Follows the storages on the device, indices of Program.storages, through one iteration."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = steps
@@ -26,7 +26,7 @@ class Residency:
         return gone
 
     def arrive(self, k: int) -> tuple[list[int], list[int]]:
-        """Bring what operation `k` needs; return what is new and what is created again after a flush."""
+        """Bring what operation `k` needs; return what is new, and what a flush had taken away."""
         new = [index for index in self._steps[k].arrivals if index not in self._resident]
         again = [
             index

@@ -15,7 +15,8 @@ class Mode(enum.Enum):
     """The tensor allocation modes."""
 
     PRE_ALLOCATE = "pre"
-    """Inputs before the first iteration and through all of them; the rest from birth to last use."""
+    """Inputs before the first iteration and through all of them; the rest from birth to last use.
+    """
     LAZY_ALLOCATE = "lazy"
     """Inputs too only from right before their first use to their last."""
     STALLOC_PLANNED = "stalloc"
@@ -24,10 +25,11 @@ class Mode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happens to the device's storages around one operation; all are indices into Program.storages.
+    """What happens around one operation to the device's storages, by index.
 
-    `needs` must be there when the operation begins; those of them that appear now are its `arrivals`. `inside`
-    holds births, and the births and deaths of temporaries, in order. `departures` are freed once it has run.
+    `needs` must be there when the operation begins; those of them that appear now are its
+    `arrivals`. `inside` holds births, and the births and deaths of temporaries, in order.
+    `departures` are freed once it has run.
     """
 
     needs: tuple[int, ...]

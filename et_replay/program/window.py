@@ -1,4 +1,4 @@
-"""A trace in, the stretches of it that can be replayed out: one per ProfilerStep mark, or the whole trace."""
+"""A trace in, its windows out: one for each ProfilerStep mark, or the whole trace."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Window(NamedTuple):
 def windows(trace: ExecutionTrace) -> list[Window]:
     """List the windows of `trace` in order, empty ones too.
 
-    A step lasts from its mark to the next mark. Backward nodes run on another thread, so they belong to a step
-    by position, not by parent. The last step has no next mark: it ends where its own thread does something
-    that is not below the mark any more.
+    A step lasts from its mark to the next mark. Backward nodes run on another thread, so they
+    belong to a step by position, not by parent. The last step has no next mark: it ends where its
+    own thread does something that is not below the mark any more.
     """
     marks = [p for p, name in enumerate(trace.names) if _STEP.match(name)]
     if not marks:
@@ -40,8 +40,8 @@ def windows(trace: ExecutionTrace) -> list[Window]:
 def select_window(trace: ExecutionTrace, text: str | None = None) -> Window:
     """Pick the window that `text` names; without it the last one that holds an operator.
 
-    `text` is a mark (`ProfilerStep#4`, or just `4`), `first`, `last`, `all`, or node ids `FIRST:END` (END not
-    included, may be left out). Raises UsageError when there is no such window.
+    `text` is a mark (`ProfilerStep#4`, or just `4`), `first`, `last`, `all`, or node ids
+    `FIRST:END` (END not included, may be left out). Raises UsageError when there is no such window.
     """
     if text == "all":
         return Window("all", 0, len(trace))
@@ -56,9 +56,8 @@ def select_window(trace: ExecutionTrace, text: str | None = None) -> Window:
         if window.name == wanted:
             return window
     names = ", ".join(window.name for window in choices[:12])
-    raise UsageError(
-        f"{trace.source} has no window {text!r}; it has {names}{', …' if len(choices) > 12 else ''}."
-    )
+    more = ", …" if len(choices) > 12 else ""
+    raise UsageError(f"{trace.source} has no window {text!r}; it has {names}{more}.")
 
 
 def has_operator(trace: ExecutionTrace, window: Window) -> bool:
@@ -71,7 +70,9 @@ def _window_of_ids(trace: ExecutionTrace, first: int, end: int | None) -> Window
     stop = len(trace) if end is None else int(np.searchsorted(trace.ids, end))
     if begin >= stop:
         span = f"{trace.ids[0]} to {trace.ids[-1]}" if len(trace) else "none"
-        raise UsageError(f"{trace.source} has no node in {first}:{end or ''}; its node ids are {span}.")
+        raise UsageError(
+            f"{trace.source} has no node in {first}:{end or ''}; its node ids are {span}."
+        )
     return Window(f"{first}:{end if end is not None else ''}", begin, stop)
 
 

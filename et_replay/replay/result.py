@@ -1,4 +1,4 @@
-"""What a replay found: coverage with reasons, times, memory, flushes, and the out-of-memory failure if there was one."""
+"""What a replay found: coverage with reasons, times, memory, flushes, out of memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Top-level operations of the window, each counted once: total = executed + substituted + skipped."""
+    """Top-level operations, each counted once: total = executed + substituted + skipped."""
 
     executed: int
     substituted: int
@@ -60,7 +60,7 @@ class MemoryPeaks:
 
 @dataclass(frozen=True)
 class Flushes:
-    """What `--device-memory-threshold` did per iteration: times it fired, bytes freed, bytes created again."""
+    """What `--device-memory-threshold` did per iteration: firings, bytes freed and recreated."""
 
     count: int = 0
     freed: int = 0

@@ -11,7 +11,14 @@ from program.oracle_nodes import load
 from program.programs import lives_of_any_kind, never_freed, operation_ids, peak
 
 from et_replay.formats import open_trace
-from et_replay.program import Mode, StorageKind, allocation_events, build_program, select_window, windows
+from et_replay.program import (
+    Mode,
+    StorageKind,
+    allocation_events,
+    build_program,
+    select_window,
+    windows,
+)
 
 WORKLOADS = ["resnet", "gpt2", "moe"]
 TRACES = [

@@ -1,0 +1,74 @@
+"""Recorded values of arguments that are no tensors, in the types that a schema asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from et_replay.execution_trace import Opaque, TensorRef, Value
+from et_replay.replay import dtypes
+from et_replay.replay.operators import Unresolvable
+from et_replay.replay.signature import Parameter
+
+DeviceMap = Callable[[str], torch.device]
+
+_CODES: dict[str, Callable[[int], Any]] = {
+    "ScalarTypeType": dtypes.scalar_type,
+    "LayoutType": dtypes.layout,
+    "MemoryFormatType": dtypes.memory_format,
+}
+_INTEGERS = ("IntType", "SymIntType", "SymBoolType")
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "NumberType": lambda value: value,
+    "FloatType": float,
+    "BoolType": bool,
+    **dict.fromkeys(_INTEGERS, int),
+}
+
+
+def constant(parameter: Parameter, value: Value, device: DeviceMap) -> Any:
+    """Convert `value` for `parameter`; `device` maps recorded device names to devices here.
+
+    Raises Unresolvable naming the parameter if `value` is not of its type, or not in the trace. A
+    stream becomes None: a replay has one.
+    """
+    if isinstance(value, Opaque):
+        if parameter.optional or parameter.kind == "StreamObjType":
+            return None
+        raise Unresolvable(
+            f"argument {parameter.name} is a {value.kind}, which a trace does not hold"
+        )
+    if parameter.depth == 0:
+        return _scalar(parameter, value, device)
+    inner = parameter._replace(depth=parameter.depth - 1, optional=False)
+    if isinstance(value, tuple):
+        return [constant(inner, entry, device) for entry in value]
+    return [constant(inner, value, device)] * (parameter.length or 1)
+
+
+def _scalar(parameter: Parameter, value: Value, device: DeviceMap) -> Any:
+    kind = parameter.kind
+    if isinstance(value, str):
+        if kind == "StringType":
+            return value
+        if kind == "DeviceObjType":
+            return device(value)
+    elif isinstance(value, (bool, int, float)):
+        if kind in _CODES and isinstance(value, int):
+            return _enumerator(parameter, value)
+        if kind in _CONVERSIONS and (math.isfinite(value) or kind not in _INTEGERS):
+            return _CONVERSIONS[kind](value)
+    shown = "another tensor" if isinstance(value, TensorRef) else repr(value)
+    raise Unresolvable(
+        f"argument {parameter.name} should be of type {parameter.text}, the trace has {shown}"
+    )
+
+
+def _enumerator(parameter: Parameter, code: int) -> Any:
+    found = _CODES[parameter.kind](code)
+    if found is None:
+        raise Unresolvable(f"argument {parameter.name} has the unknown {parameter.text} {code}")
+    return found

@@ -1,0 +1,250 @@
+"""A program in, its replay out: runs prepared operations over and over, and measures."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from et_replay.errors import OutOfMemoryError, UsageError
+from et_replay.program.allocations import allocation_events
+from et_replay.program.program import Program
+from et_replay.program.schedule import Mode, schedule
+from et_replay.replay.first_run import FirstRun
+from et_replay.replay.memory import DeviceMemory, MeasuredMemory, SimulatedMemory
+from et_replay.replay.prepare import Preparer
+from et_replay.replay.prepared import PreparedOperation, bind_results
+from et_replay.replay.result import (
+    Coverage,
+    Flushes,
+    LiveStorage,
+    Outcome,
+    Reason,
+    ReplayResult,
+)
+from et_replay.replay.room import Room
+from et_replay.replay.target import Target, choose_target
+from et_replay.replay.tensor_store import TensorStore
+
+DEFAULT_SIMULATED_MEMORY = 80 * 2**30
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    """How to replay; the names are those of the command line's flags.
+
+    `device_memory` is the capacity in bytes: of a simulated device 80 GiB unless given, of a real
+    one at most what it has. `device_memory_threshold` is a share of it.
+    """
+
+    mode: Mode = Mode.PRE_ALLOCATE
+    device: str = "auto"
+    device_memory: int | None = None
+    device_memory_threshold: float = 1.0
+    warmup: int = 1
+    iterations: int = 3
+    on_unsupported: str = "substitute"
+    seed: int = 0
+    library_workspace: int = 0
+
+
+def replay(
+    program: Program, options: ReplayOptions, progress: Progress | None = None
+) -> ReplayResult:
+    """Replay `program`; `progress` is told operations done and operations to do.
+
+    Running out of memory is a result, not an error. Raises UsageError for options that cannot be
+    had, ReplayError where `on_unsupported` is `fail` and something is.
+    """
+    _check(options)
+    target = choose_target(options.device, program.device)
+    with torch.inference_mode():
+        return _Replay(program, options, target, progress).result()
+
+
+def _check(options: ReplayOptions) -> None:
+    if options.mode is Mode.STALLOC_PLANNED:
+        raise UsageError(
+            "Tensor allocation mode stalloc needs the planner, which this version does not have;"
+            " use pre or lazy."
+        )
+    threshold = options.device_memory_threshold
+    if not 0 < threshold <= 1:
+        raise UsageError(
+            f"Expected a device memory threshold above 0 and up to 1, got {threshold}."
+        )
+    if threshold < 1 and options.mode is not Mode.LAZY_ALLOCATE:
+        raise UsageError("A device memory threshold flushes in tensor allocation mode lazy only.")
+
+
+class _Replay:
+    """One replay: the prepared operations, the tensors, the device's memory."""
+
+    def __init__(
+        self, program: Program, options: ReplayOptions, target: Target, progress: Progress | None
+    ) -> None:
+        self._program = program
+        self._options = options
+        self._target = target
+        self._progress = progress or (lambda done, total: None)
+        prepared = Preparer(program, target, options.on_unsupported).prepare(options.mode)
+        self._operations = prepared.operations
+        self._permanent = prepared.permanent
+        self._steps = schedule(program, options.mode)
+        self._contents = prepared.contents
+        self._store = TensorStore(program, target, prepared.contents, options.seed)
+        self._memory = self._new_memory()
+        steady = options.device_memory_threshold == 1
+        self._first_run = FirstRun(self._store, options.on_unsupported, steady)
+        self._flushes = Flushes()
+        self._times: list[int] = []
+
+    def result(self) -> ReplayResult:
+        """Run all iterations and gather what they showed."""
+        failure: OutOfMemoryError | None = None
+        try:
+            self._run_iterations()
+        except OutOfMemoryError as error:
+            failure = error
+        return ReplayResult(
+            trace=self._program.trace.source,
+            device=str(self._target.device),
+            simulated=self._target.simulated,
+            mode=self._options.mode.value,
+            window=self._program.window.name,
+            device_memory=self._memory.capacity,
+            library_workspace=self._options.library_workspace,
+            coverage=_coverage(self._operations),
+            iteration_times=self._times,
+            memory=self._memory.peaks(),
+            flushes=self._flushes,
+            out_of_memory=failure,
+            live=self._live() if failure else (),
+            notes=(*self._program.trace.notes, *self._program.notes, *self._contents.notes),
+        )
+
+    def _new_memory(self) -> DeviceMemory:
+        capacity = self._options.device_memory
+        if not self._target.simulated:
+            return MeasuredMemory(self._target, capacity)
+        events = allocation_events(self._program, self._options.mode, self._steps)
+        return SimulatedMemory(
+            self._program,
+            events,
+            self._steps,
+            DEFAULT_SIMULATED_MEMORY if capacity is None else capacity,
+            self._options.library_workspace,
+        )
+
+    def _run_iterations(self) -> None:
+        self._memory.start()
+        for slot in self._permanent:
+            self._store.create(slot)
+        count = len(self._operations)
+        total = self._options.warmup + self._options.iterations
+        for iteration in range(total):
+            if iteration == self._options.warmup:
+                self._memory.reset_peaks()
+            elapsed = self._timed(first=iteration == 0)
+            if iteration >= self._options.warmup:
+                self._times.append(elapsed)
+            self._progress((iteration + 1) * count, total * count)
+
+    def _timed(self, first: bool) -> int:
+        """Run one iteration and return the nanoseconds that it took, the device's work included."""
+        self._memory.begin_iteration()
+        torch.manual_seed(self._options.seed)
+        if self._target.device.type != "cuda":
+            start = time.perf_counter_ns()
+            self._iterate(first)
+            return time.perf_counter_ns() - start
+        before, after = (
+            torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            for _ in range(2)
+        )
+        torch.cuda.synchronize(self._target.device)
+        before.record()
+        self._iterate(first)
+        after.record()
+        torch.cuda.synchronize(self._target.device)
+        milliseconds: float = before.elapsed_time(after)
+        return round(milliseconds * 1_000_000)
+
+    def _iterate(self, first: bool) -> None:
+        """Run every operation once; this loop is all that stands between two operators."""
+        slots, create = self._store.slots, self._store.create
+        threshold = self._options.device_memory_threshold
+        room = Room(self._program, self._steps, self._memory, self._store, threshold)
+        step = room.step if threshold < 1 else self._memory.step if self._target.simulated else None
+        operation = None
+        try:
+            for k, operation in enumerate(self._operations):
+                if step is not None:
+                    step(k)
+                for call in operation.calls:
+                    if first:
+                        result = self._first_run.run(operation, call)
+                    else:
+                        for slot in call.inputs:
+                            if slots[slot] is None:
+                                create(slot)
+                        if call.plain:
+                            result = call.function(*call.fetch(slots))
+                        else:
+                            result = call.run(slots)
+                    if type(result) is torch.Tensor and call.output is not None:
+                        slots[call.output] = result
+                    elif result is not None:
+                        bind_results(slots, call.outputs, result)
+                for slot in operation.cleared:
+                    slots[slot] = None
+        except (OutOfMemoryError, torch.OutOfMemoryError) as error:
+            raise _located(error, operation, self._memory) from None
+        self._flushes = room.flushes
+
+    def _live(self) -> list[LiveStorage]:
+        """List the storages on the device, the largest first."""
+        memory = self._memory
+        indices = memory.live() if isinstance(memory, SimulatedMemory) else self._store.live()
+        storages = [self._program.storages[index] for index in indices]
+        return [
+            LiveStorage(storage.size, storage.kind.value, storage.producer, storage.first_node_id)
+            for storage in sorted(storages, key=lambda storage: -storage.size)
+            if self._program.on_device(storage)
+        ]
+
+
+def _located(
+    error: OutOfMemoryError | torch.OutOfMemoryError,
+    operation: PreparedOperation | None,
+    memory: DeviceMemory,
+) -> OutOfMemoryError:
+    """Say at which operation memory ran out."""
+    if not isinstance(error, OutOfMemoryError):
+        error = memory.explain(error)
+    if operation is not None:
+        error.node_id, error.operator = operation.node_id, operation.name
+    return error
+
+
+def _coverage(operations: list[PreparedOperation]) -> Coverage:
+    outcomes = Counter(operation.outcome for operation in operations)
+    reasons = Counter(
+        (operation.name, operation.outcome, reason)
+        for operation in operations
+        for reason in operation.reasons
+    )
+    return Coverage(
+        executed=outcomes[Outcome.EXECUTED],
+        substituted=outcomes[Outcome.SUBSTITUTED],
+        skipped=outcomes[Outcome.SKIPPED],
+        reasons=[
+            Reason(name, count, outcome, reason)
+            for (name, outcome, reason), count in reasons.most_common()
+        ],
+    )

@@ -1,0 +1,279 @@
+"""What runs instead of an operator that the device lacks, or that needs the recorded shapes."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from et_replay.execution_trace import Node, TensorRef, Value, tensors
+from et_replay.replay import attention, recurrent
+from et_replay.replay.dtypes import torch_dtype
+from et_replay.replay.operators import (
+    Unresolvable,
+    base_name,
+    has_kernel,
+    has_mask,
+    is_data_dependent,
+)
+from et_replay.replay.signature import argument_names, parameters
+from et_replay.replay.values import cycled, is_laid_out_as
+
+Equivalent = Callable[..., Any]
+
+
+def executable(overload: OpOverload, device_type: str, node: Node) -> Equivalent:
+    """Return what to call for `node` on a device: torch's operator, else an equivalent.
+
+    Raises Unresolvable where there is neither.
+    """
+    found = equivalent(overload, device_type, node)
+    if found is not None:
+        return found
+    if not has_kernel(overload, device_type):
+        raise Unresolvable(f"torch has no kernel for {device_type}")
+    kernel: Equivalent = getattr(overload, "_op", overload)
+    return kernel
+
+
+def equivalent(overload: OpOverload, device_type: str, node: Node) -> Equivalent | None:
+    """Return a function to call in the operator's place; None where torch's own does, or none can.
+
+    It takes the same arguments, and its results have the recorded shapes, types and strides.
+    """
+    name = base_name(overload)
+    for pattern, factory in _EVERYWHERE:
+        found = factory(overload, device_type, node) if re.fullmatch(pattern, name) else None
+        if found is not None:
+            return found
+    if device_type == "meta":
+        unknown = name in _HOST_VALUES or is_data_dependent(overload, node)
+        lacking = re.fullmatch(_LACKING_PARTS, name) or not has_kernel(overload, "meta")
+        shapes_only = unknown or lacking
+        return _recorded_results(overload, node) if shapes_only else None
+    if has_kernel(overload, device_type):
+        return None
+    for pattern, function in _VENDOR if device_type == "cpu" else ():
+        if re.fullmatch(pattern, name):
+            return _as_recorded(node, _by_name(overload, function))
+    table = importlib.import_module("torch._decomp").decomposition_table
+    return _as_recorded(node, table[overload]) if overload in table else None
+
+
+def _by_name(overload: OpOverload, function: Equivalent) -> Equivalent:
+    """Call `function` with every argument by its name, `grad_out_` being called `grad_out`."""
+    names = [parameter.name.rstrip("_") for parameter in parameters(overload)]
+    return lambda *args, **kwargs: function(**dict(zip(names, args, strict=False)), **kwargs)
+
+
+def _as_recorded(node: Node, function: Equivalent) -> Equivalent:
+    """Give the results of `function` the recorded form; those it does not compute are zeros."""
+    outputs = node.outputs
+
+    def conforming(*args: Any, **kwargs: Any) -> Any:
+        results = function(*args, **kwargs)
+        listed = list(results) if isinstance(results, (tuple, list)) else [results]
+        listed += [None] * (len(outputs) - len(listed))
+        place = next(arg for arg in _flat(args) if isinstance(arg, torch.Tensor)).device
+        fitted = tuple(
+            _fit(value, result, place) for value, result in zip(outputs, listed, strict=False)
+        )
+        return fitted[0] if len(fitted) == 1 else fitted
+
+    return conforming
+
+
+def _flat(values: Iterable[Any]) -> Iterable[Any]:
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            yield from value
+        else:
+            yield value
+
+
+def _fit(value: Value, result: Any, place: torch.device) -> Any:
+    if isinstance(value, tuple):
+        results = result if isinstance(result, (tuple, list)) else [None] * len(value)
+        return [_fit(each, one, place) for each, one in zip(value, results, strict=False)]
+    if not isinstance(value, TensorRef):
+        return value if result is None else result
+    known = isinstance(result, torch.Tensor)
+    if known and result.dtype == torch_dtype(value.dtype) and is_laid_out_as(result, value):
+        return result
+    target = _empty(value, result.device if known else place)
+    if target is None or (known and result.shape != target.shape):
+        return None if target is None else target.zero_()
+    return target.copy_(result) if known else target.zero_()
+
+
+def _empty(value: TensorRef, place: torch.device) -> torch.Tensor | None:
+    dtype = torch_dtype(value.dtype)
+    if not value.defined or dtype is None:
+        return None
+    if value.strides is None or len(value.strides) != len(value.shape):
+        return torch.empty(value.shape, dtype=dtype, device=place)
+    return torch.empty_strided(value.shape, value.strides, dtype=dtype, device=place)
+
+
+def _recorded_results(overload: OpOverload, node: Node) -> Equivalent:
+    """On meta, where shapes are all there is: recorded results, or the argument written to."""
+    for value in tensors(node.outputs):
+        if value.defined and torch_dtype(value.dtype) is None:
+            raise Unresolvable(f"torch {torch.__version__} has no type {value.dtype}")
+    schema, place = overload._schema, torch.device("meta")
+    names = [argument.name for argument in schema.arguments]
+    written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
+    in_place = bool(schema.returns and schema.returns[0].alias_info and written)
+
+    def results(*args: Any, **kwargs: Any) -> Any:
+        if in_place:
+            call = dict(zip(names, args, strict=False)) | kwargs
+            found = [call[name] for name in written]
+        else:
+            found = [_fit(value, None, place) for value in node.outputs]
+        return (
+            None if not schema.returns else found[0] if len(schema.returns) == 1 else tuple(found)
+        )
+
+    return results
+
+
+def _nothing(overload: OpOverload, device_type: str, node: Node) -> Equivalent:
+    return lambda *args, **kwargs: None
+
+
+def _unpinned(overload: OpOverload, device_type: str, node: Node) -> Equivalent | None:
+    """Memory is pinned for an accelerator; where there is none, make a copy in host memory."""
+    pinned = torch.cuda.is_available() and device_type != "meta"
+    return None if pinned else lambda tensor, *args, **kwargs: tensor.clone()
+
+
+def _masked_put(overload: OpOverload, device_type: str, node: Node) -> Equivalent | None:
+    """Write as many rows as were recorded: a mask with made-up values has others."""
+    values = dict(zip(argument_names(node.op_schema), node.inputs, strict=False))
+    target, indices, source = (values.get(name) for name in ("self", "indices", "values"))
+    if device_type == "meta" or not isinstance(indices, tuple) or not has_mask(indices):
+        return None
+    if not isinstance(target, TensorRef) or not isinstance(source, TensorRef):
+        return None
+    consumed = sum(
+        len(index.shape) if isinstance(index, TensorRef) and has_mask((index,)) else 1
+        for index in indices
+    )
+    trailing = len(target.shape) - consumed
+    places = source.shape[-1 - trailing] if 0 <= trailing < len(source.shape) else 1
+    return None if places == 1 else _put_rows(overload, places)
+
+
+def _put_rows(overload: OpOverload, places: int) -> Equivalent:
+    def put(target: torch.Tensor, indices: Any, *args: Any, **kwargs: Any) -> Any:
+        expanded: list[torch.Tensor | None] = []
+        for index in indices:
+            if index is None or index.dtype not in (torch.bool, torch.uint8):
+                expanded.append(index)
+            else:
+                rows = index.nonzero()
+                expanded.extend(cycled(rows, (places, rows.shape[1])).unbind(1))
+        return overload(target, expanded, *args, **kwargs)
+
+    return put
+
+
+def _convolution(
+    *,
+    weight: torch.Tensor,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    bias: torch.Tensor | None = None,
+    groups: int = 0,
+    output_padding: list[int] | None = None,
+    z: torch.Tensor | None = None,
+    alpha: float | None = None,
+    activation: bool = False,
+    **others: Any,
+) -> torch.Tensor:
+    source, transposed = others["self"], output_padding is not None
+    groups = groups or source.shape[1]
+    result = torch.convolution(
+        source, weight, bias, stride, padding, dilation, transposed, output_padding or [0], groups
+    )
+    if z is not None:
+        result = result.add_(z, alpha=1.0 if alpha is None else alpha)
+    return result.relu_() if activation else result
+
+
+def _convolution_relu(**arguments: Any) -> torch.Tensor:
+    return _convolution(activation=True, **arguments)
+
+
+def _batch_norm(**call: Any) -> Any:
+    names = ("input", "weight", "bias", "running_mean", "running_var", "training")
+    settings = (call["exponential_average_factor"], call["epsilon"])
+    arguments: Any = (*(call.get(name) for name in names), *settings)
+    return torch.native_batch_norm(*arguments)
+
+
+def _product(*, mat2: torch.Tensor, out_dtype: torch.dtype, **others: Any) -> torch.Tensor:
+    product: torch.Tensor = others["self"].to(out_dtype) @ mat2.to(out_dtype)
+    return product
+
+
+def _masked_scale(*, mask: torch.Tensor, scale: float, **others: Any) -> torch.Tensor:
+    scaled: torch.Tensor = others["self"] * mask * scale
+    return scaled
+
+
+def _grid_sampler(**arguments: Any) -> torch.Tensor:
+    return torch.grid_sampler(arguments["self"], arguments["grid"], 0, 0, True)
+
+
+def _affine_grid(*, theta: torch.Tensor, **size: int) -> torch.Tensor:
+    return torch.affine_grid_generator(theta, [size[name] for name in "NCHW"], True)
+
+
+Factory = Callable[[OpOverload, str, Node], Equivalent | None]
+
+_HOST_VALUES = frozenset(
+    f"aten::{name}" for name in ("_local_scalar_dense", "allclose", "equal", "is_nonzero", "item")
+)
+
+# Registered for every device, but made of parts that meta has no kernel for.
+_LACKING_PARTS = (
+    "aten::(mkldnn_.*|combinations|corrcoef|cov|ctc_loss|histogramdd|linalg_lstsq"
+    "|slow_conv3d|thnn_conv2d)"
+)
+
+# Made-up values fail assertions, and one stream has no other to wait for.
+_EVERYWHERE: tuple[tuple[str, Factory], ...] = (
+    ("aten::(record_stream|_assert_async|_assert_scalar)", _nothing),
+    ("aten::_?pin_memory", _unpinned),
+    ("aten::_?(unsafe_)?index_put(_impl)?_?", _masked_put),
+)
+
+_BACKWARD = attention.scaled_dot_product_backward
+_VENDOR: tuple[tuple[str, Equivalent], ...] = (
+    ("aten::(cudnn|miopen|mps)_(depthwise_)?convolution(_transpose)?", _convolution),
+    ("aten::_?conv_depthwise[23]d", _convolution),
+    ("aten::(cudnn|miopen)_convolution(_add)?_relu", _convolution_relu),
+    ("aten::(cudnn|miopen)_batch_norm", _batch_norm),
+    ("aten::b?mm", _product),
+    ("aten::_masked_scale", _masked_scale),
+    ("aten::cudnn_grid_sampler", _grid_sampler),
+    ("aten::cudnn_affine_grid_generator", _affine_grid),
+    ("aten::_scaled_dot_product_(flash|efficient|cudnn)_attention", attention.scaled_dot_product),
+    ("aten::_scaled_dot_product_(flash|efficient|cudnn)_attention_backward", _BACKWARD),
+    ("aten::_cudnn_attention_forward", attention.scaled_dot_product),
+    ("aten::_cudnn_attention_backward", _BACKWARD),
+    (
+        "aten::_(flash|efficient)_attention_forward",
+        attention.rows_before_heads(attention.scaled_dot_product),
+    ),
+    ("aten::_(flash|efficient)_attention_backward", attention.rows_before_heads(_BACKWARD)),
+    ("aten::_cudnn_rnn|aten::miopen_rnn", recurrent.run),
+    ("aten::_cudnn_rnn_backward|aten::miopen_rnn_backward", recurrent.run_backward),
+)

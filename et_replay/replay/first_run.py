@@ -1,0 +1,89 @@
+"""The first execution of every call: what fails, or would, is mended for all iterations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from et_replay.errors import OutOfMemoryError
+from et_replay.replay.prepared import PreparedCall, PreparedOperation, flatten, unsupported
+from et_replay.replay.result import Outcome
+from et_replay.replay.tensor_store import TensorStore
+from et_replay.replay.values import is_laid_out_as
+
+
+class FirstRun:
+    """Runs calls that have not run before.
+
+    `steady` says that every iteration finds the same slots filled, which is so where nothing is
+    flushed.
+    """
+
+    def __init__(self, store: TensorStore, policy: str, steady: bool) -> None:
+        self._store = store
+        self._policy = policy
+        self._steady = steady
+
+    def run(self, operation: PreparedOperation, call: PreparedCall) -> Any:
+        """Run `call`, its inputs filled first; where it fails, put what the policy asks for there.
+
+        Indices are checked before: on a GPU one out of bounds would take the whole context down.
+        """
+        call.inputs = self._filled(call.inputs)
+        self._clamp_wild_indices(operation, call)
+        try:
+            result = call.run(self._store.slots)
+        except (OutOfMemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # whatever an operator raises becomes a reason
+            call.become(unsupported(operation, call.outputs, _sentence(error), self._policy))
+            call.inputs = self._filled(call.inputs)
+            return None
+        return self._conformed(operation, call, result)
+
+    def _filled(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
+        """Create the inputs that nothing has put out; return those to check in later iterations."""
+        slots = self._store.slots
+        missing = tuple(slot for slot in inputs if slots[slot] is None)
+        for slot in missing:
+            self._store.create(slot)
+        return missing if self._steady else inputs
+
+    def _clamp_wild_indices(self, operation: PreparedOperation, call: PreparedCall) -> None:
+        for slot, requirement in call.bounds:
+            tensor = self._store.slots[slot]
+            if tensor is not None and not requirement.admits(tensor):
+                call.mend(clamps=((slot, requirement),))
+                operation.degrade(
+                    Outcome.EXECUTED, "indices that replay computed out of bounds are clamped"
+                )
+
+    def _conformed(self, operation: PreparedOperation, call: PreparedCall, result: Any) -> Any:
+        """Give results of another shape or layout than recorded the recorded one, from now on.
+
+        The layout of a view is left alone: it must go on sharing its storage.
+        """
+        leaves = [leaf for leaf in flatten(result) if isinstance(leaf, torch.Tensor)]
+        refs = [ref for ref in call.recorded if ref.defined]
+        if call.conforms or len(leaves) != len(refs):
+            return result
+        pairs = list(zip(leaves, refs, strict=True))
+        if any(tuple(leaf.shape) != ref.shape for leaf, ref in pairs):
+            difference = "shape"
+        elif call.fresh and not all(is_laid_out_as(leaf, ref) for leaf, ref in pairs):
+            difference = "layout"
+        else:
+            return result
+        call.mend(conforms=True)
+        operation.degrade(
+            Outcome.EXECUTED,
+            f"its result has another {difference} here, and is given the recorded one",
+        )
+        return call.conform(result)
+
+
+def _sentence(error: Exception) -> str:
+    """Take the first line of an exception's text, which in PyTorch is the message."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,0 +1,181 @@
+"""The memory of the replay's device: simulated beside the operations, or measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Protocol
+
+import torch
+
+from et_replay.errors import OutOfMemoryError
+from et_replay.events import AllocationEvents
+from et_replay.program.program import Program
+from et_replay.program.schedule import Step
+from et_replay.replay.result import MemoryPeaks
+from et_replay.replay.target import Target
+from et_replay.simulation import Simulator
+from et_replay.units import format_bytes, parse_bytes
+
+_TRIED = re.compile(r"Tried to allocate ([\d.]+ \w+)")
+
+
+class DeviceMemory(Protocol):
+    """What the engine tells about storages, and asks about memory."""
+
+    capacity: int
+
+    @property
+    def allocated(self) -> int: ...
+
+    def start(self) -> None: ...
+
+    def begin_iteration(self) -> None: ...
+
+    def allocate(self, storage: int) -> None: ...
+
+    def free(self, storages: Iterable[int]) -> None: ...
+
+    def step(self, k: int) -> None: ...
+
+    def step_inside(self, k: int) -> None: ...
+
+    def explain(self, error: torch.OutOfMemoryError) -> OutOfMemoryError: ...
+
+    def reset_peaks(self) -> None: ...
+
+    def peaks(self) -> MemoryPeaks: ...
+
+
+class SimulatedMemory:
+    """The caching allocator over a device that is not there, fed with a replay's events.
+
+    Every iteration starts from the same allocator state, with an empty cache: figures do not depend
+    on how many iterations are run. A constant `workspace` stands for what libraries allocate
+    without a node.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        events: AllocationEvents,
+        steps: list[Step],
+        capacity: int,
+        workspace: int,
+    ) -> None:
+        self.capacity = capacity
+        self._storages = program.storages
+        self._starts = events.steps.tolist()
+        # Arrivals come first in a step; with flushes the engine causes them itself.
+        self._inside = [
+            s + len(step.arrivals) for s, step in zip(self._starts, steps, strict=False)
+        ]
+        self._simulator = Simulator("native", capacity)
+        self._play = self._simulator.player(events)
+        self._workspace = workspace
+
+    @property
+    def allocated(self) -> int:
+        return self._simulator.allocated
+
+    def start(self) -> None:
+        """Allocate what is there before the first operation."""
+        self._simulator.allocate(len(self._storages), self._workspace)
+        self._play(0, self._starts[0])
+
+    def begin_iteration(self) -> None:
+        self._simulator.empty_cache()
+
+    def allocate(self, storage: int) -> None:
+        self._simulator.allocate(storage, self._storages[storage].size)
+
+    def free(self, storages: Iterable[int]) -> None:
+        for storage in storages:
+            self._simulator.free(storage)
+
+    def step(self, k: int) -> None:
+        """Run all events of operation `k`."""
+        begin, end = self._starts[k], self._starts[k + 1]
+        if begin < end:
+            self._play(begin, end)
+
+    def step_inside(self, k: int) -> None:
+        """Run the events of operation `k` except its arrivals."""
+        self._play(self._inside[k], self._starts[k + 1])
+
+    def explain(self, error: torch.OutOfMemoryError) -> OutOfMemoryError:
+        """Never asked: a simulated device raises our own error."""
+        raise error
+
+    def live(self) -> list[int]:
+        """List the storages on the device."""
+        return [s for s in range(len(self._storages)) if self._simulator.address(s)]
+
+    def reset_peaks(self) -> None:
+        self._simulator.reset_peaks()
+
+    def peaks(self) -> MemoryPeaks:
+        stats = self._simulator.statistics()
+        return MemoryPeaks(
+            stats.peak_allocated_bytes, stats.peak_active_bytes, stats.peak_reserved_bytes
+        )
+
+
+class MeasuredMemory:
+    """PyTorch's own statistics of a real CUDA device, where storages are really created."""
+
+    def __init__(self, target: Target, capacity: int | None) -> None:
+        self._device = target.device
+        total = torch.cuda.get_device_properties(self._device).total_memory
+        self.capacity = min(capacity or total, total)
+        torch.cuda.set_per_process_memory_fraction(self.capacity / total, self._device)
+
+    @property
+    def allocated(self) -> int:
+        return torch.cuda.memory_allocated(self._device)
+
+    def start(self) -> None:
+        pass
+
+    def begin_iteration(self) -> None:
+        pass
+
+    def allocate(self, storage: int) -> None:
+        pass
+
+    def free(self, storages: Iterable[int]) -> None:
+        pass
+
+    def step(self, k: int) -> None:
+        pass
+
+    def step_inside(self, k: int) -> None:
+        pass
+
+    def explain(self, error: torch.OutOfMemoryError) -> OutOfMemoryError:
+        """Turn PyTorch's out-of-memory error into ours, with PyTorch's figures."""
+        match = _TRIED.search(str(error))
+        requested = parse_bytes(match[1]) if match else 0
+        allocated = torch.cuda.memory_allocated(self._device)
+        reserved = torch.cuda.memory_reserved(self._device)
+        return OutOfMemoryError(
+            f"Out of memory: a request of {format_bytes(requested)} does not fit the"
+            f" {format_bytes(self.capacity)} that may be used of {self._device}, of which"
+            f" {format_bytes(allocated)} are allocated and {format_bytes(reserved - allocated)} are"
+            " reserved but unallocated.",
+            requested=requested,
+            capacity=self.capacity,
+            allocated=allocated,
+            reserved=reserved,
+        )
+
+    def reset_peaks(self) -> None:
+        torch.cuda.reset_peak_memory_stats(self._device)
+
+    def peaks(self) -> MemoryPeaks:
+        stats = torch.cuda.memory_stats(self._device)
+        return MemoryPeaks(
+            stats["allocated_bytes.all.peak"],
+            stats["active_bytes.all.peak"],
+            stats["reserved_bytes.all.peak"],
+        )

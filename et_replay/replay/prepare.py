@@ -1,0 +1,166 @@
+"""A program and a target in, operations resolved, bound and placed in slots out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from et_replay.execution_trace import tensors
+from et_replay.program.program import Call, Operation, Program
+from et_replay.program.schedule import Mode
+from et_replay.replay.arguments import BoundCall, bind
+from et_replay.replay.collectives import is_collective
+from et_replay.replay.contents import Contents
+from et_replay.replay.equivalents import executable
+from et_replay.replay.operators import Unresolvable, has_kernel, is_data_dependent, resolve
+from et_replay.replay.prepared import (
+    PreparedCall,
+    PreparedOperation,
+    fetcher,
+    stand_in,
+    unsupported,
+)
+from et_replay.replay.requirement import Requirement
+from et_replay.replay.result import Outcome
+from et_replay.replay.rules import requirements
+from et_replay.replay.slot_lifetimes import assign_clearing, permanent_slots
+from et_replay.replay.target import Target
+from et_replay.replay.uninitialised import storages_filled_unseen
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Operations in order, what their slots hold, and the slots that outlive iterations."""
+
+    operations: list[PreparedOperation]
+    contents: Contents
+    permanent: tuple[int, ...]
+
+
+class Preparer:
+    """Prepares the operations of one program for one target."""
+
+    def __init__(self, program: Program, target: Target, on_unsupported: str) -> None:
+        self._program = program
+        self._target = target
+        self._on_unsupported = on_unsupported
+        self._filled_unseen = storages_filled_unseen(program)
+        self._contents = Contents(program)
+
+    def prepare(self, mode: Mode) -> Prepared:
+        """Prepare all operations; raises ReplayError for one that cannot run, by policy."""
+        operations = [self._operation(operation) for operation in self._program.operations]
+        keep = mode is Mode.PRE_ALLOCATE
+        permanent = permanent_slots(self._program, operations) if keep else set()
+        assign_clearing(self._program, operations, permanent)
+        return Prepared(operations, self._contents, tuple(sorted(permanent)))
+
+    def _operation(self, operation: Operation) -> PreparedOperation:
+        node = operation.node
+        prepared = PreparedOperation(node.id, node.name, [])
+        if is_collective(node):
+            self._give_up(prepared, operation.call, "a collective, and there is no process group")
+        elif node.is_kernel:
+            reason = f"a generated {node.kernel_backend} kernel, which needs its source file"
+            self._give_up(prepared, operation.call, reason)
+        else:
+            self._add_calls(prepared, operation)
+        return prepared
+
+    def _give_up(self, prepared: PreparedOperation, call: Call, reason: str) -> None:
+        prepared.calls.append(unsupported(prepared, call.outputs, reason, self._on_unsupported))
+
+    def _add_calls(self, prepared: PreparedOperation, operation: Operation) -> None:
+        for call in operation.calls:
+            try:
+                prepared.calls.append(self._call(prepared, call))
+            except Unresolvable as error:
+                if operation.calls != (operation.call,) and self._can_run_whole(operation):
+                    prepared.calls = [self._call(prepared, operation.call)]
+                    return
+                self._give_up(prepared, call, str(error))
+
+    def _can_run_whole(self, operation: Operation) -> bool:
+        try:
+            self._call(PreparedOperation(0, "", []), operation.call)
+        except Unresolvable:
+            return False
+        return True
+
+    def _call(self, prepared: PreparedOperation, call: Call) -> PreparedCall:
+        made = self._storages(call.outputs) - self._storages(call.inputs)
+        if made & self._filled_unseen:
+            return stand_in(call.outputs)
+        overload = resolve(call.node)
+        kind = self._kind(call)
+        conforms = is_data_dependent(overload, call.node)
+        if kind == "meta" and (conforms or _returns_only_scalars(call)):
+            raise Unresolvable("its result depends on data, and meta tensors have none")
+        has_one = has_kernel(overload, kind)
+        if kind == "meta" and not has_one:
+            raise Unresolvable("torch computes no shapes for it")
+        bound = bind(overload, call.node, self._target.place)
+        bound.function = executable(overload, kind, call.node)
+        if not has_one:
+            reason = f"torch has no kernel for {kind}; an equivalent ran"
+            prepared.degrade(Outcome.EXECUTED, reason)
+        for note in bound.notes:
+            prepared.degrade(Outcome.EXECUTED, note)
+        needed = requirements(call.node, overload)
+        self._contents.add_call(call, needed)
+        return self._placed(call, bound, needed, conforms)
+
+    def _placed(
+        self, call: Call, bound: BoundCall, needed: dict[int, Requirement], conforms: bool
+    ) -> PreparedCall:
+        """Turn the flat indices of a bound call into slots, and its constants as well."""
+        slot = call.inputs
+        storages = tuple((position, call.outputs[flat]) for position, flat in bound.storages)
+        taken = (*slot, *(place for _, place in storages))
+        return PreparedCall(
+            function=bound.function,
+            fetch=fetcher(self._positional(bound, slot)),
+            inputs=tuple(dict.fromkeys(t for t in taken if t >= 0)),
+            outputs=tuple(-1 if t in slot else t for t in call.outputs),
+            kwargs=bound.kwargs,
+            lists=tuple((position, _slots(slot, flats)) for position, flats in bound.lists),
+            storages=storages,
+            keyword_singles=tuple((name, slot[flat]) for name, flat in bound.keyword_singles),
+            keyword_lists=tuple((name, _slots(slot, flats)) for name, flats in bound.keyword_lists),
+            recorded=tuple(tensors(call.node.outputs)),
+            fresh=self._storages(call.outputs).isdisjoint(self._storages(call.inputs)),
+            conforms=conforms,
+            bounds=tuple((slot[flat], r) for flat, r in needed.items() if slot[flat] >= 0),
+        )
+
+    def _positional(self, bound: BoundCall, slot: tuple[int, ...]) -> tuple[int, ...]:
+        """List the slot of every positional argument; constants lie behind the tensors."""
+        places = {position: slot[flat] for position, flat in bound.singles}
+        filled_later = {position for position, _ in (*bound.lists, *bound.storages)}
+        for position, value in enumerate(bound.args):
+            if position in filled_later or (position not in places and value is None):
+                places[position] = -1
+            elif position not in places:
+                places[position] = self._contents.add_constant(value)
+        return tuple(places[position] for position in range(len(bound.args)))
+
+    def _storages(self, indices: Iterable[int]) -> set[int]:
+        return {self._program.tensors[t].storage for t in indices if t >= 0}
+
+    def _kind(self, call: Call) -> str:
+        """Tell the kind of device that runs the call: the host for a call on host tensors alone."""
+        kinds = {
+            self._target.place(ref.device).type
+            for ref in tensors((*call.node.inputs, *call.node.outputs))
+            if ref.defined and ref.device
+        }
+        kind = self._target.device.type
+        return next(iter(kinds)) if kinds and kind not in kinds else kind
+
+
+def _slots(slot: tuple[int, ...], flats: Iterable[int]) -> tuple[int, ...]:
+    return tuple(slot[flat] if flat >= 0 else -1 for flat in flats)
+
+
+def _returns_only_scalars(call: Call) -> bool:
+    return bool(call.node.outputs) and not call.outputs and bool(call.inputs)

@@ -1,0 +1,186 @@
+"""Operations made ready to run: all that can be decided before the first iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+import torch
+
+from et_replay.errors import ReplayError
+from et_replay.execution_trace import TensorRef
+from et_replay.replay.requirement import Requirement
+from et_replay.replay.result import Outcome
+from et_replay.replay.values import clamp, conform
+
+Slots = list[Any]
+"""Tensors, None where there is none yet; behind them the constants of calls, and at last a None
+that stays one.
+"""
+
+
+@dataclass(slots=True)
+class PreparedCall:
+    """A bound call: its arguments come from slots, its results go to slots.
+
+    `fetch` takes all positional arguments out of the slots at once. `lists` pairs the position of a
+    list argument with its slots, `storages` the position of a storage with a slot whose tensor lies
+    in it; the keyword ones pair names. `inputs` are the slots that must be filled before. `outputs`
+    are the slots of the results, flattened; -1 for a result that needs no slot. `recorded` are the
+    results as the trace shows them, `fresh` if none of them is a view of an argument; `conforms` is
+    set for a call whose results get the recorded shapes afterwards. `bounds` says which slots index
+    something, and `clamps` which of them have to be forced into their bounds before the call.
+    """
+
+    function: Callable[..., Any]
+    fetch: Callable[[Slots], Sequence[Any]]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    lists: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    storages: tuple[tuple[int, int], ...] = ()
+    keyword_singles: tuple[tuple[str, int], ...] = ()
+    keyword_lists: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    recorded: tuple[TensorRef, ...] = ()
+    fresh: bool = False
+    conforms: bool = False
+    bounds: tuple[tuple[int, Requirement], ...] = ()
+    clamps: tuple[tuple[int, Requirement], ...] = ()
+    plain: bool = field(init=False)
+    """Whether `function(*fetch(slots))` is all there is to it."""
+    output: int | None = field(init=False)
+    """The slot of the result, where there is exactly one and it needs one."""
+
+    def __post_init__(self) -> None:
+        self.plain = not (
+            self.lists or self.storages or self.kwargs or self.conforms or self.clamps
+        )
+        needed = [slot for slot in self.outputs if slot >= 0]
+        self.output = needed[0] if len(self.outputs) == len(needed) == 1 else None
+
+    def mend(
+        self, clamps: tuple[tuple[int, Requirement], ...] = (), conforms: bool = False
+    ) -> None:
+        """From now on clamp these slots too, or conform the results."""
+        self.clamps += clamps
+        self.conforms |= conforms
+        self.plain = False
+
+    def run(self, slots: Slots) -> Any:
+        """Call the function; the caller has filled the inputs and binds the results."""
+        for slot, requirement in self.clamps:
+            clamp(slots[slot], requirement)
+        args = list(self.fetch(slots))
+        for position, members in self.lists:
+            args[position] = [slots[slot] for slot in members]
+        for position, slot in self.storages:
+            args[position] = slots[slot].untyped_storage()
+        kwargs = self.kwargs.copy()
+        for name, slot in self.keyword_singles:
+            kwargs[name] = slots[slot]
+        for name, members in self.keyword_lists:
+            kwargs[name] = [slots[slot] for slot in members]
+        result = self.function(*args, **kwargs)
+        return self.conform(result) if self.conforms else result
+
+    def conform(self, result: Any) -> Any:
+        """Give `result` the recorded shapes."""
+        leaves = [
+            leaf for leaf in flatten(result) if leaf is None or isinstance(leaf, torch.Tensor)
+        ]
+        return conform(self.recorded, leaves)
+
+    def become(self, other: PreparedCall) -> None:
+        """Turn into `other`, in place."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(other, name))
+
+
+@dataclass(slots=True)
+class PreparedOperation:
+    """An operation as it will be replayed: what to call, and which slots to empty afterwards."""
+
+    node_id: int
+    name: str
+    calls: list[PreparedCall]
+    cleared: tuple[int, ...] = ()
+    outcome: Outcome = Outcome.EXECUTED
+    reasons: list[str] = field(default_factory=list)
+
+    def degrade(self, outcome: Outcome, reason: str) -> None:
+        """Note a deviation; the worst outcome counts, and only its reasons."""
+        rank = list(Outcome).index
+        if rank(outcome) < rank(self.outcome):
+            return
+        if outcome is not self.outcome:
+            self.outcome = outcome
+            self.reasons.clear()
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+
+
+def unsupported(
+    operation: PreparedOperation, results: Iterable[int], reason: str, policy: str
+) -> PreparedCall:
+    """Note that a call of `operation` cannot run, and make what stands for it.
+
+    By `policy` that is a call that executes nothing, but after which the slots `results` are
+    filled (substitute), or nothing at all (skip), or a ReplayError (fail).
+    """
+    if policy == "fail":
+        raise ReplayError(
+            f"Cannot replay node {operation.node_id} ({operation.name}): {reason};"
+            " --on-unsupported substitute goes on without it."
+        )
+    skipped = policy == "skip"
+    operation.degrade(Outcome.SKIPPED if skipped else Outcome.SUBSTITUTED, reason)
+    return stand_in(() if skipped else results)
+
+
+def stand_in(results: Iterable[int]) -> PreparedCall:
+    """Make the call that executes nothing, but after which the slots `results` are filled."""
+    filled = tuple(dict.fromkeys(slot for slot in results if slot >= 0))
+    return PreparedCall(_nothing, fetcher(()), inputs=filled, outputs=())
+
+
+def _nothing() -> None:
+    return None
+
+
+def fetcher(slots: tuple[int, ...]) -> Callable[[Slots], Sequence[Any]]:
+    """Make the function that takes these slots out of the table, in one C call."""
+    if len(slots) > 1:
+        return itemgetter(*slots)
+    return itemgetter(slice(slots[0], slots[0] + 1 or None) if slots else slice(0))
+
+
+def bind_results(slots: Slots, outputs: tuple[int, ...], result: Any) -> None:
+    """Put the tensors of `result`, flattened, into the slots `outputs`."""
+    if isinstance(result, torch.Tensor):
+        if outputs and outputs[0] >= 0:
+            slots[outputs[0]] = result
+        return
+    if not outputs or result is None:
+        return
+    at = 0
+    for value in flatten(result):
+        if at == len(outputs):
+            return
+        if isinstance(value, torch.Tensor) and outputs[at] >= 0:
+            slots[outputs[at]] = value
+        at += value is None or isinstance(value, torch.Tensor)
+
+
+def flatten(result: Any) -> list[Any]:
+    """List the leaves of nested tuples and lists in order."""
+    leaves: list[Any] = []
+    pending = [result]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, (tuple, list)):
+            pending.extend(reversed(value))
+        else:
+            leaves.append(value)
+    return leaves

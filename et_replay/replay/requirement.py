@@ -1,0 +1,75 @@
+"""What the entries of a tensor must be, and whether they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+Interval = tuple[float | None, float | None]
+
+_ANY: Interval = (None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Bounds of a tensor's entries, both inclusive, None where there is none.
+
+    `likely` is a narrower range that made-up values are drawn from. With `even` these rise evenly
+    through it, as offsets do. With `total` they fall and add up to it, as lengths do, the first
+    being the upper bound where there is one. Entries equal to `exempt` are valid wherever it lies.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    even: bool = False
+    total: int | None = None
+    likely: Interval | None = None
+    exempt: float | None = None
+
+    @property
+    def drawn_from(self) -> Interval:
+        """The range of made-up values: the likely one, as far as it is valid."""
+        likely = _common((self.low, self.high), self.likely or _ANY)
+        return (self.low, self.high) if likely is None else likely
+
+    def __and__(self, other: Requirement | None) -> Requirement:
+        """Return what satisfies both, or where nothing can, zeros: a valid index of any tensor."""
+        if other is None or other == self:
+            return self
+        bounds = _common((self.low, self.high), (other.low, other.high))
+        if bounds is None:
+            return Requirement(0, 0)
+        likely = _common(self.likely or _ANY, other.likely or _ANY)
+        total = other.total if self.total is None else self.total
+        return Requirement(
+            *bounds,
+            self.even or other.even,
+            total,
+            None if likely == _ANY else likely,
+            self.exempt if self.exempt == other.exempt else None,
+        )
+
+    def admits(self, tensor: torch.Tensor) -> bool:
+        """Tell whether all entries lie within the bounds; waits for the device."""
+        if (self.low is None and self.high is None) or tensor.is_meta or tensor.numel() == 0:
+            return True
+        if tensor.dtype.is_complex or tensor.dtype is torch.bool or tensor.is_quantized:
+            return True
+        if self.exempt is not None:
+            tensor = tensor[tensor != self.exempt]
+            if tensor.numel() == 0:
+                return True
+        wide = torch.float32 if tensor.dtype.is_floating_point else torch.int64
+        least, greatest = (bound.item() for bound in tensor.to(wide).aminmax())
+        return (self.low is None or least >= self.low) and (
+            self.high is None or greatest <= self.high
+        )
+
+
+def _common(one: Interval, other: Interval) -> Interval | None:
+    """Intersect two ranges; None if nothing lies in both."""
+    lows = [bound for bound in (one[0], other[0]) if bound is not None]
+    highs = [bound for bound in (one[1], other[1]) if bound is not None]
+    low, high = max(lows, default=None), min(highs, default=None)
+    return None if low is not None and high is not None and low > high else (low, high)

@@ -1,0 +1,35 @@
+"""Allocations whose memory the job filled without a node, so that a replay has to."""
+
+from __future__ import annotations
+
+import re
+
+from et_replay.program.program import Program
+
+_ALLOCATES = re.compile(r"aten::(new_)?empty(_like|_strided|_permuted|_quantized)?")
+_OVERWRITES = re.compile(
+    r"aten::(zero|fill|copy|random|uniform|normal|bernoulli|exponential|log_normal|cauchy|geometric"
+    r"|resize|set)_"
+)
+
+
+def storages_filled_unseen(program: Program) -> set[int]:
+    """Find the storages that `aten::empty` and its kin make and an operator then reads.
+
+    Python fills such memory behind the dispatcher's back: `torch.tensor([3, 1])` is an
+    `aten::empty`, then a copy that leaves no node. Left as it is, the memory would hold what was
+    there before: other values in each run, and anything but valid indices.
+    """
+    unseen: set[int] = set()
+    next_overwrites: dict[int, bool] = {}
+    for operation in reversed(program.operations):
+        for call in reversed(operation.calls):
+            if _ALLOCATES.fullmatch(call.node.name):
+                made = {program.tensors[t].storage for t in call.outputs if t >= 0}
+                unseen.update(storage for storage in made if next_overwrites.get(storage) is False)
+            overwrites = _OVERWRITES.fullmatch(call.node.name) is not None
+            for place, tensor in reversed(list(enumerate(call.inputs))):
+                if tensor >= 0:
+                    storage = program.tensors[tensor].storage
+                    next_overwrites[storage] = overwrites and place == 0
+    return unseen

@@ -1,0 +1,227 @@
+"""Values for tensors whose recorded ones are not known, and recorded shapes for results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from et_replay.execution_trace import TensorRef
+from et_replay.replay.requirement import Requirement as Requirement
+from et_replay.replay.rules import requirements as requirements
+
+# Float types with a random kernel on every device; the others are filled through float32.
+_RANDOM_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_TINY = 2**-6  # The smallest normal number of float8_e4m3fn.
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def fill(tensor: torch.Tensor, requirement: Requirement | None, seed: int) -> None:
+    """Fill `tensor` in place with valid values that depend on its shape, its type and `seed` only.
+
+    Integers without a requirement become 0, which indexes every tensor that has elements. Floats
+    are positive, and so small that a product with a weight matrix keeps the mean: uniform up to
+    2 / fan-in. Types without arithmetic (bits, sub-byte) become zero bytes; meta stays as it is.
+    """
+    if tensor.is_meta or tensor.numel() == 0:
+        return
+    view = _without_repeats(tensor)
+    if requirement is not None and (requirement.even or requirement.total is not None):
+        _assign(view, _arranged(view.numel(), requirement).reshape(view.shape))
+    elif tensor.dtype.is_complex:
+        _uniform(torch.view_as_real(view), requirement, seed)
+    elif tensor.dtype.is_floating_point:
+        _uniform(view, requirement, seed)
+    elif tensor.dtype is torch.bool:
+        low, high = (0, 1) if requirement is None else _integers_of(requirement, torch.uint8)
+        view.random_(min(low, 1), min(high, 1) + 1, generator=_generator(view, seed))
+    elif requirement is None or requirement.drawn_from == (None, None):
+        _zero(view)
+    else:
+        _integers(view, requirement, seed)
+
+
+def clamp(tensor: torch.Tensor, requirement: Requirement) -> None:
+    """Bring the entries of `tensor` within the bounds, in place; what is no number becomes 0."""
+    if requirement.low is None and requirement.high is None:
+        return
+    view = _without_repeats(tensor)
+    if view.dtype.is_floating_point:
+        view.nan_to_num_()
+    bounded = view.clamp(requirement.low, requirement.high)
+    if requirement.exempt is not None:
+        bounded = torch.where(view == requirement.exempt, view, bounded)
+    view.copy_(bounded)
+
+
+def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:
+    """Drop expanded dimensions: torch refuses to write to entries that share memory."""
+    for dimension, stride in enumerate(tensor.stride()):
+        if stride == 0 and tensor.shape[dimension] > 1:
+            tensor = tensor.narrow(dimension, 0, 1)
+    return tensor
+
+
+def _generator(tensor: torch.Tensor, seed: int) -> torch.Generator:
+    return torch.Generator(tensor.device).manual_seed(seed)
+
+
+def _uniform(view: torch.Tensor, requirement: Requirement | None, seed: int) -> None:
+    low, high = _floats_of(view, requirement)
+    if view.dtype in _RANDOM_FLOATS:
+        view.uniform_(low, high, generator=_generator(view, seed))
+    else:
+        wide = torch.empty(view.shape, dtype=torch.float32, device=view.device)
+        _assign(view, wide.uniform_(low, high, generator=_generator(view, seed)))
+
+
+def _floats_of(view: torch.Tensor, requirement: Requirement | None) -> tuple[float, float]:
+    if requirement is None:
+        fan_in = math.prod(view.shape[1:]) if view.dim() >= 2 else 2
+        smallest = torch.finfo(view.dtype).tiny if view.dtype in _RANDOM_FLOATS else _TINY
+        return 0.0, max(2.0 / fan_in, 16 * smallest)  # Denormals would change the timing.
+    low, high = requirement.drawn_from
+    if low is None:
+        low = 0.0 if high is None or high > 0 else high - 1.0
+    return low, low + 1.0 if high is None else high
+
+
+def _integers(view: torch.Tensor, requirement: Requirement, seed: int) -> None:
+    low, high = _integers_of(requirement, view.dtype)
+    if view.dtype in INTEGERS:
+        view.random_(low, high + 1, generator=_generator(view, seed))
+    else:
+        wide = torch.empty(view.shape, dtype=torch.int64, device=view.device)
+        _assign(view, wide.random_(low, high + 1, generator=_generator(view, seed)))
+
+
+def _integers_of(requirement: Requirement, dtype: torch.dtype) -> tuple[int, int]:
+    """Bounds that the type can hold; an open side ends at 0, or at the other bound."""
+    low, high = requirement.drawn_from
+    low = min(0, high or 0) if low is None else low
+    high = max(0, low) if high is None else high
+    try:
+        limits = torch.iinfo(dtype)
+    except TypeError:
+        return 0, 1
+    largest = min(limits.max, 2**62)
+    least, greatest = math.ceil(low), math.floor(high)
+    return min(max(least, limits.min), largest), min(max(greatest, limits.min), largest)
+
+
+def _arranged(count: int, requirement: Requirement) -> torch.Tensor:
+    """Values in an order: rising evenly through the range, or falling with a given sum."""
+    low, high = requirement.drawn_from
+    if requirement.total is None:
+        start, stop = low or 0.0, high if high is not None else low or 0.0
+        steps = torch.arange(count, dtype=torch.float64) / max(count - 1, 1)
+        return steps.mul_(stop - start).add_(start)
+    total = requirement.total
+    if high is None or count == 1:
+        return _shares(total, count)
+    first = min(math.floor(high), total)
+    return torch.cat([torch.tensor([first]), _shares(total - first, count - 1)])
+
+
+def _shares(total: int, count: int) -> torch.Tensor:
+    """Divide `total` into `count` integers that differ by 1 at most, the larger ones first."""
+    share, larger = divmod(total, count)
+    return torch.full((count,), share).add_(torch.arange(count) < larger)
+
+
+def _assign(view: torch.Tensor, values: torch.Tensor) -> None:
+    """Copy with conversion where the type has one, else set zero bytes."""
+    try:
+        view.copy_(values)
+    except (RuntimeError, NotImplementedError):
+        _zero(view)
+
+
+def _zero(view: torch.Tensor) -> None:
+    """Set zero bytes under every entry: bits and sub-byte types have no kernel for zeros."""
+    size = view.element_size()
+    shape, stride = (*view.shape, size), (*(step * size for step in view.stride()), 1)
+    raw = torch.empty(0, dtype=torch.uint8, device=view.device)
+    raw.set_(view.untyped_storage(), view.storage_offset() * size, shape, stride).zero_()
+
+
+def conform(recorded: Sequence[TensorRef], results: Any) -> Any:
+    """Give results their recorded shapes and strides, without waiting for the device.
+
+    `results` is what an operator returned, `recorded` lists its tensors, undefined ones too. Along
+    a dimension of another length entries repeat, or end early; a result without entries becomes
+    zeros. Integers beside a result that lost rows number these rows (the inverse of `unique`), so
+    they wrap around.
+    """
+    pairs = iter(recorded)
+    paired = [(result, next(pairs, None)) for result in _leaves(results) if _is_place(result)]
+    lost = [
+        reference.shape[0]
+        for result, reference in paired
+        if result is not None and reference is not None
+        if result.dim() == len(reference.shape) > 0 and reference.shape[0] < result.shape[0]
+    ]
+    mended = iter(
+        [_mended(result, reference, min(lost, default=0)) for result, reference in paired]
+    )
+    return _rebuilt(results, mended)
+
+
+def _is_place(result: Any) -> bool:
+    return result is None or isinstance(result, torch.Tensor)
+
+
+def _leaves(results: Any) -> Iterator[Any]:
+    if isinstance(results, (tuple, list)):
+        for result in results:
+            yield from _leaves(result)
+    else:
+        yield results
+
+
+def _rebuilt(results: Any, mended: Iterator[torch.Tensor | None]) -> Any:
+    if isinstance(results, (tuple, list)):
+        return type(results)([_rebuilt(result, mended) for result in results])
+    return next(mended) if _is_place(results) else results
+
+
+def _mended(
+    result: torch.Tensor | None, reference: TensorRef | None, rows: int
+) -> torch.Tensor | None:
+    if result is None or reference is None or not reference.defined:
+        return result
+    if rows and result.dtype in INTEGERS and tuple(result.shape) == reference.shape:
+        result = result.remainder(rows)
+    if is_laid_out_as(result, reference):
+        return result
+    return cycled(result, reference.shape, reference.strides)
+
+
+def is_laid_out_as(result: torch.Tensor, reference: TensorRef) -> bool:
+    """Tell whether `result` has the recorded shape and strides, as far as these matter."""
+    if tuple(result.shape) != reference.shape:
+        return False
+    strides = reference.strides
+    if strides is None or len(strides) != len(reference.shape) or result.numel() == 0:
+        return True
+    steps = zip(reference.shape, strides, result.stride(), strict=True)
+    return all(size == 1 or recorded == step for size, recorded, step in steps)
+
+
+def cycled(
+    result: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...] | None = None
+) -> torch.Tensor:
+    """Return a tensor of `shape` with the entries of `result`, repeated; zeros if it has none."""
+    if strides is None or len(strides) != len(shape) or 0 in strides:
+        target = result.new_empty(shape)
+    else:
+        target = result.new_empty_strided(shape, strides)
+    if 0 in result.shape or result.dim() != len(shape):
+        return target.zero_()
+    for dimension, size in enumerate(shape):
+        if result.shape[dimension] != size:
+            index = torch.arange(size, device=result.device).remainder_(result.shape[dimension])
+            result = result.index_select(dimension, index)
+    return target.copy_(result)
