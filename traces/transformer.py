@@ -64,8 +64,11 @@ def build(arguments: argparse.Namespace, device: torch.device) -> Iteration:
         optimizer.zero_grad(set_to_none=True)
         tokens = batch.to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=arguments.autocast):
-            logits = model(tokens[:, :-1])
-            loss = functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+            # No name for the logits: one would keep them through the backward pass, which no trace
+            # can tell.
+            loss = functional.cross_entropy(
+                model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()
+            )
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
         optimizer.step()
