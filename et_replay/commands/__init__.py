@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = _parse(list(sys.argv[1:] if argv is None else argv))
         code: int = arguments.run(arguments)
-        sys.stdout.flush()
+        print(end="", flush=True)
         return code
     except EtReplayError as error:
         print(f"et_replay: error: {error}", file=sys.stderr)

@@ -32,11 +32,13 @@ def check_destination(destination: str | None, force: bool) -> None:
 def write_result(text: str, document: str, destination: str | None) -> None:
     """Print `text` for a person, and write `document` to where --json says, if it says so."""
     if destination == STDOUT:
-        sys.stdout.write(document)
+        print(document, end="")
         return
     if destination is not None:
         _write_whole(Path(destination), document)
-    print(text)
+    # A file's name may hold what stdout cannot.
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _write_whole(path: Path, content: str) -> None:

@@ -66,6 +66,7 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
         "--tensor-allocation-mode",
         choices=[mode.value for mode in Mode],
         default=Mode.PRE_ALLOCATE.value,
+        metavar="pre|lazy",
         help="pre: inputs exist before the first iteration, as in the original job; lazy: every "
         "storage is allocated before its first use and freed after its last (default: pre)",
     )

@@ -13,4 +13,4 @@ JsonObject = dict[str, object]
 def document(command: str, results: Sequence[JsonObject]) -> str:
     """Write the results of `command`, one a row of its table, as JSON text that ends its line."""
     content = {"et_replay": __version__, "command": command, "results": results}
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(content, indent=2) + "\n"

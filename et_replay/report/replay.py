@@ -11,16 +11,18 @@ from et_replay.report.document import JsonObject
 from et_replay.report.table import fields, section, table
 from et_replay.units import format_bytes, format_duration, format_share
 
+_SHOWN = 10
+"""Groups of live storages that are named; the others are added up."""
+
 
 def replay_text(result: ReplayResult) -> str:
     """Summarise a replay: what ran where, coverage, time, memory, and what stood in the way."""
     parts = [fields(_summary(result))]
     if result.out_of_memory is not None:
-        parts.append(section("Out of memory", _failure_text(result, result.out_of_memory)))
+        failure = result.out_of_memory
+        parts.append(section(str(failure), _failure_text(result, failure)))
     if result.coverage.reasons:
         parts.append(section("Operations not executed as recorded", _reasons_text(result)))
-    if result.notes:
-        parts.append(section("Notes", "\n".join(f"  {note}" for note in result.notes)))
     return "\n".join(parts)
 
 
@@ -75,7 +77,8 @@ def _summary(result: ReplayResult) -> Iterator[tuple[str, str]]:
     yield (
         "Operations",
         f"{coverage.total} in the window: {coverage.executed} executed, "
-        f"{coverage.substituted} substituted, {coverage.skipped} skipped",
+        f"{coverage.substituted} substituted, {coverage.skipped} skipped"
+        + (" (planned: the replay ended early)" if result.out_of_memory else ""),
     )
     yield "Time", _time_text(result)
     yield (
@@ -133,21 +136,22 @@ def _reasons_text(result: ReplayResult) -> str:
 
 
 def _failure_text(result: ReplayResult, failure: OutOfMemoryError) -> str:
-    lines = [
-        f"  {failure}",
-        f"  {format_bytes(failure.requested)} requested of {format_bytes(failure.capacity)}: "
-        f"{format_bytes(failure.allocated)} allocated, {format_bytes(failure.reserved)} reserved, "
-        f"largest free block {format_bytes(failure.largest_free)}",
-    ]
+    place = "before any operation"
     if failure.operator is not None:
-        lines.insert(1, f"  at node {failure.node_id}, {failure.operator}")
-    if result.live:
-        rows = [
-            (format_bytes(live.size), live.kind, live.producer, str(live.first_node_id))
-            for live in result.live
-        ]
-        heading = ("size", "kind", "producer", "first node")
-        lines += ["  Largest live storages:", table(heading, rows, right=("size", "first node"))]
+        place = f"at node {failure.node_id}, {failure.operator}"
+    free = format_bytes(failure.largest_free)
+    lines = [f"  It failed {place}; the largest free block was {free}. Live storages were"]
+    groups: dict[tuple[str, str], list[int]] = {}
+    for live in result.live:
+        groups.setdefault((live.kind, live.producer or "-"), []).append(live.size)
+    largest = sorted(groups.items(), key=lambda item: -sum(item[1]))
+    rows = [
+        (format_bytes(sum(sizes)), str(len(sizes)), kind, producer)
+        for (kind, producer), sizes in largest[:_SHOWN]
+    ]
+    if others := [size for _, sizes in largest[_SHOWN:] for size in sizes]:
+        rows.append((format_bytes(sum(others)), str(len(others)), "others", ""))
+    lines.append(table(("bytes", "count", "kind", "producer"), rows, right=("bytes", "count")))
     return "\n".join(lines)
 
 

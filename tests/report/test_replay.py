@@ -1,0 +1,159 @@
+"""The summary of a replay, word for word, and its JSON keys."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+
+from et_replay.errors import OutOfMemoryError
+from et_replay.replay.result import (
+    Coverage,
+    Flushes,
+    LiveStorage,
+    MemoryPeaks,
+    Outcome,
+    Reason,
+    ReplayResult,
+)
+from et_replay.report.replay import replay_object, replay_text
+
+RESULT = ReplayResult(
+    trace="step.json.gz",
+    device="cpu",
+    simulated=True,
+    mode="lazy",
+    window="ProfilerStep#4",
+    device_memory=80 * 2**30,
+    library_workspace=0,
+    coverage=Coverage(
+        executed=98,
+        substituted=2,
+        skipped=0,
+        reasons=(
+            Reason("triton_poi_fused_0", 2, Outcome.SUBSTITUTED, "generated kernel (triton)"),
+        ),
+    ),
+    iteration_times=(22_400_000, 21_000_000, 25_000_000),
+    memory=MemoryPeaks(allocated=3 * 2**30, active=3 * 2**30, reserved=4 * 2**30),
+    flushes=Flushes(count=2, freed=2**30, recreated=2**29),
+)
+
+FAILURE = dataclasses.replace(
+    RESULT,
+    iteration_times=(),
+    flushes=Flushes(),
+    out_of_memory=OutOfMemoryError(
+        "A request of 1.00 GiB does not fit.",
+        requested=2**30,
+        capacity=4 * 2**30,
+        allocated=3 * 2**30,
+        reserved=3 * 2**30 + 2**29,
+        largest_free=2**29,
+        node_id=77,
+        operator="aten::mm",
+    ),
+    live=(
+        LiveStorage(2**30, "input", "", 12),
+        LiveStorage(2**30, "input", "", 14),
+        LiveStorage(2**30, "produced", "aten::relu", 60),
+    ),
+)
+
+
+def text(block: str) -> str:
+    return textwrap.dedent(block).strip("\n")
+
+
+def test_the_summary_says_what_ran_where_in_what_time_and_memory() -> None:
+    assert replay_text(RESULT) == text("""
+        Trace        step.json.gz, window ProfilerStep#4
+        Device       cpu, memory simulated, 80.0 GiB
+        Mode         lazy
+        Operations   100 in the window: 98 executed, 2 substituted, 0 skipped
+        Time         22.4 ms per iteration, median of 3 (21.0 ms to 25.0 ms)
+                     Gaps between operators (host work, data loading) are not in a trace, nor in this.
+        Peak memory  3.00 GiB allocated, 3.00 GiB active, 4.00 GiB reserved; fragmentation 25.0 %
+        Workspaces   none added; a trace does not record those of libraries such as cuBLAS (see --library-workspace)
+        Flushes      2 per iteration: 1.00 GiB freed, 512 MiB created again
+
+        Operations not executed as recorded
+          operator            count  outcome      reason
+          triton_poi_fused_0      2  substituted  generated kernel (triton)
+        """)  # noqa: E501 - the lines of the summary are what they are
+
+
+def test_an_out_of_memory_names_the_operation_the_request_and_what_is_live() -> None:
+    expected = text("""
+        A request of 1.00 GiB does not fit.
+          It failed at node 77, aten::mm; the largest free block was 512 MiB. Live storages were
+             bytes  count  kind      producer
+          2.00 GiB      2  input     -
+          1.00 GiB      1  produced  aten::relu
+        """)
+    assert f"\n\n{expected}\n" in replay_text(FAILURE)
+    assert "0 skipped (planned: the replay ended early)" in replay_text(FAILURE)
+    assert "none: no measured iteration came to its end" in replay_text(FAILURE)
+
+
+def test_on_meta_the_time_is_said_to_be_that_of_shapes() -> None:
+    meta = dataclasses.replace(RESULT, device="meta")
+    assert "the time of shape computation only" in replay_text(meta)
+
+
+def test_workspaces_are_said_to_be_added_or_among_what_was_measured() -> None:
+    added = dataclasses.replace(RESULT, library_workspace=2**26)
+    assert "64.0 MiB added for libraries" in replay_text(added)
+    measured = dataclasses.replace(RESULT, device="cuda:0", simulated=False)
+    assert "among the measured bytes" in replay_text(measured)
+
+
+def test_the_object_has_the_documented_keys() -> None:
+    assert replay_object(RESULT) == {
+        "trace": "step.json.gz",
+        "device": "cpu",
+        "simulated": True,
+        "device_memory_bytes": 85_899_345_920,
+        "tensor_allocation_mode": "lazy",
+        "window": "ProfilerStep#4",
+        "operations": {"total": 100, "executed": 98, "substituted": 2, "skipped": 0},
+        "reasons": [
+            {
+                "name": "triton_poi_fused_0",
+                "count": 2,
+                "outcome": "substituted",
+                "reason": "generated kernel (triton)",
+            }
+        ],
+        "iteration_time_ns": [22_400_000, 21_000_000, 25_000_000],
+        "peak_allocated_bytes": 3_221_225_472,
+        "peak_active_bytes": 3_221_225_472,
+        "peak_reserved_bytes": 4_294_967_296,
+        "fragmentation": 0.25,
+        "library_workspace_bytes": 0,
+        "flushes": {"count": 2, "freed_bytes": 2**30, "recreated_bytes": 2**29},
+        "out_of_memory": None,
+        "notes": [],
+    }
+
+
+def test_the_object_of_a_failure_has_its_figures() -> None:
+    assert replay_object(FAILURE)["out_of_memory"] == {
+        "message": "A request of 1.00 GiB does not fit.",
+        "node_id": 77,
+        "operator": "aten::mm",
+        "requested_bytes": 2**30,
+        "capacity_bytes": 2**32,
+        "allocated_bytes": 3_221_225_472,
+        "reserved_bytes": 3_758_096_384,
+        "largest_free_bytes": 2**29,
+        "live": [
+            {"size_bytes": 2**30, "kind": "input", "producer": "", "first_node_id": 12},
+            {"size_bytes": 2**30, "kind": "input", "producer": "", "first_node_id": 14},
+            {
+                "size_bytes": 2**30,
+                "kind": "produced",
+                "producer": "aten::relu",
+                "first_node_id": 60,
+            },
+        ],
+    }
