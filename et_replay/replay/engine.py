@@ -6,17 +6,18 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from et_replay.errors import OutOfMemoryError, UsageError
+from et_replay.errors import EtReplayError, OutOfMemoryError, UsageError
 from et_replay.program.allocations import allocation_events
 from et_replay.program.program import Program
 from et_replay.program.schedule import Mode, schedule
 from et_replay.replay.first_run import FirstRun
 from et_replay.replay.memory import DeviceMemory, MeasuredMemory, SimulatedMemory
 from et_replay.replay.prepare import Preparer
-from et_replay.replay.prepared import PreparedOperation, bind_results
+from et_replay.replay.prepared import PreparedCall, PreparedOperation, bind_results
 from et_replay.replay.result import (
     Coverage,
     Flushes,
@@ -110,7 +111,7 @@ class _Replay:
         try:
             self._run_iterations()
         except OutOfMemoryError as error:
-            failure = error
+            failure = _without_frames(error)
         return ReplayResult(
             trace=self._program.trace.source,
             device=str(self._target.device),
@@ -132,10 +133,9 @@ class _Replay:
         capacity = self._options.device_memory
         if not self._target.simulated:
             return MeasuredMemory(self._target, capacity)
-        events = allocation_events(self._program, self._options.mode, self._steps)
         return SimulatedMemory(
             self._program,
-            events,
+            allocation_events(self._program, self._options.mode, self._steps),
             self._steps,
             DEFAULT_SIMULATED_MEMORY if capacity is None else capacity,
             self._options.library_workspace,
@@ -177,7 +177,7 @@ class _Replay:
 
     def _iterate(self, first: bool) -> None:
         """Run every operation once; this loop is all that stands between two operators."""
-        slots, create = self._store.slots, self._store.create
+        run, slots = self._first_run.run if first else self._run, self._store.slots
         threshold = self._options.device_memory_threshold
         room = Room(self._program, self._steps, self._memory, self._store, threshold)
         step = room.step if threshold < 1 else self._memory.step if self._target.simulated else None
@@ -187,17 +187,14 @@ class _Replay:
                 if step is not None:
                     step(k)
                 for call in operation.calls:
-                    if first:
-                        result = self._first_run.run(operation, call)
-                    else:
-                        for slot in call.inputs:
-                            if slots[slot] is None:
-                                create(slot)
-                        if call.plain:
-                            result = call.function(*call.fetch(slots))
-                        else:
-                            result = call.run(slots)
-                    if type(result) is torch.Tensor and call.output is not None:
+                    try:
+                        result = run(operation, call)
+                    except (EtReplayError, torch.OutOfMemoryError):
+                        raise
+                    except Exception as error:  # whatever an operator raises becomes a reason
+                        self._first_run.replace(operation, call, error)
+                        continue
+                    if call.output is not None and type(result) is torch.Tensor:
                         slots[call.output] = result
                     elif result is not None:
                         bind_results(slots, call.outputs, result)
@@ -205,7 +202,16 @@ class _Replay:
                     slots[slot] = None
         except (OutOfMemoryError, torch.OutOfMemoryError) as error:
             raise _located(error, operation, self._memory) from None
-        self._flushes = room.flushes
+        finally:
+            self._flushes = room.flushes
+
+    def _run(self, operation: PreparedOperation, call: PreparedCall) -> Any:
+        """Run a call that has run before."""
+        slots = self._store.slots
+        for slot in call.inputs:
+            if slots[slot] is None:
+                self._store.create(slot)
+        return call.function(*call.fetch(slots)) if call.plain else call.run(slots)
 
     def _live(self) -> list[LiveStorage]:
         """List the storages on the device, the largest first."""
@@ -230,6 +236,12 @@ def _located(
     if operation is not None:
         error.node_id, error.operator = operation.node_id, operation.name
     return error
+
+
+def _without_frames(error: OutOfMemoryError) -> OutOfMemoryError:
+    """Drop what would keep the frames that failed alive, and with them every tensor."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
 
 
 def _coverage(operations: list[PreparedOperation]) -> Coverage:

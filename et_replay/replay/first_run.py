@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from et_replay.errors import OutOfMemoryError
 from et_replay.replay.prepared import PreparedCall, PreparedOperation, flatten, unsupported
 from et_replay.replay.result import Outcome
 from et_replay.replay.tensor_store import TensorStore
@@ -26,21 +25,20 @@ class FirstRun:
         self._steady = steady
 
     def run(self, operation: PreparedOperation, call: PreparedCall) -> Any:
-        """Run `call`, its inputs filled first; where it fails, put what the policy asks for there.
+        """Run `call`, its inputs filled and checked first.
 
-        Indices are checked before: on a GPU one out of bounds would take the whole context down.
+        Indices are checked because on a GPU one out of bounds takes the whole context down.
         """
         call.inputs = self._filled(call.inputs)
         self._clamp_wild_indices(operation, call)
-        try:
-            result = call.run(self._store.slots)
-        except (OutOfMemoryError, torch.OutOfMemoryError):
-            raise
-        except Exception as error:  # whatever an operator raises becomes a reason
-            call.become(unsupported(operation, call.outputs, _sentence(error), self._policy))
-            call.inputs = self._filled(call.inputs)
-            return None
-        return self._conformed(operation, call, result)
+        return self._conformed(operation, call, call.run(self._store.slots))
+
+    def replace(self, operation: PreparedOperation, call: PreparedCall, error: Exception) -> None:
+        """Put what the policy asks for in the place of a call that failed, in any iteration."""
+        call.become(
+            unsupported(operation, call.inputs, call.outputs, _sentence(error), self._policy)
+        )
+        self._filled(call.inputs)
 
     def _filled(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
         """Create the inputs that nothing has put out; return those to check in later iterations."""
@@ -54,7 +52,8 @@ class FirstRun:
         for slot, requirement in call.bounds:
             tensor = self._store.slots[slot]
             if tensor is not None and not requirement.admits(tensor):
-                call.mend(clamps=((slot, requirement),))
+                if (slot, requirement) not in call.clamps:
+                    call.mend(clamps=((slot, requirement),))
                 operation.degrade(
                     Outcome.EXECUTED, "indices that replay computed out of bounds are clamped"
                 )

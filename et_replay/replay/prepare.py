@@ -11,6 +11,7 @@ from et_replay.program.schedule import Mode
 from et_replay.replay.arguments import BoundCall, bind
 from et_replay.replay.collectives import is_collective
 from et_replay.replay.contents import Contents
+from et_replay.replay.drift import steady_storages
 from et_replay.replay.equivalents import executable
 from et_replay.replay.operators import Unresolvable, has_kernel, is_data_dependent, resolve
 from et_replay.replay.prepared import (
@@ -45,6 +46,7 @@ class Preparer:
         self._target = target
         self._on_unsupported = on_unsupported
         self._filled_unseen = storages_filled_unseen(program)
+        self._steady = steady_storages(program)
         self._contents = Contents(program)
 
     def prepare(self, mode: Mode) -> Prepared:
@@ -68,7 +70,9 @@ class Preparer:
         return prepared
 
     def _give_up(self, prepared: PreparedOperation, call: Call, reason: str) -> None:
-        prepared.calls.append(unsupported(prepared, call.outputs, reason, self._on_unsupported))
+        prepared.calls.append(
+            unsupported(prepared, call.inputs, call.outputs, reason, self._on_unsupported)
+        )
 
     def _add_calls(self, prepared: PreparedOperation, operation: Operation) -> None:
         for call in operation.calls:
@@ -116,6 +120,7 @@ class Preparer:
         """Turn the flat indices of a bound call into slots, and its constants as well."""
         slot = call.inputs
         storages = tuple((position, call.outputs[flat]) for position, flat in bound.storages)
+        bounds = tuple((slot[flat], r) for flat, r in needed.items() if slot[flat] >= 0)
         taken = (*slot, *(place for _, place in storages))
         return PreparedCall(
             function=bound.function,
@@ -130,7 +135,12 @@ class Preparer:
             recorded=tuple(tensors(call.node.outputs)),
             fresh=self._storages(call.outputs).isdisjoint(self._storages(call.inputs)),
             conforms=conforms,
-            bounds=tuple((slot[flat], r) for flat, r in needed.items() if slot[flat] >= 0),
+            bounds=bounds,
+            clamps=tuple(
+                (place, requirement)
+                for place, requirement in bounds
+                if self._program.tensors[place].storage not in self._steady
+            ),
         )
 
     def _positional(self, bound: BoundCall, slot: tuple[int, ...]) -> tuple[int, ...]:

@@ -122,12 +122,17 @@ class PreparedOperation:
 
 
 def unsupported(
-    operation: PreparedOperation, results: Iterable[int], reason: str, policy: str
+    operation: PreparedOperation,
+    inputs: tuple[int, ...],
+    results: tuple[int, ...],
+    reason: str,
+    policy: str,
 ) -> PreparedCall:
     """Note that a call of `operation` cannot run, and make what stands for it.
 
     By `policy` that is a call that executes nothing, but after which the slots `results` are
-    filled (substitute), or nothing at all (skip), or a ReplayError (fail).
+    filled (substitute), or not even these (skip), or a ReplayError (fail). The slots `inputs` are
+    filled in any case.
     """
     if policy == "fail":
         raise ReplayError(
@@ -136,12 +141,12 @@ def unsupported(
         )
     skipped = policy == "skip"
     operation.degrade(Outcome.SKIPPED if skipped else Outcome.SUBSTITUTED, reason)
-    return stand_in(() if skipped else results)
+    return stand_in(inputs if skipped else (*inputs, *results))
 
 
-def stand_in(results: Iterable[int]) -> PreparedCall:
-    """Make the call that executes nothing, but after which the slots `results` are filled."""
-    filled = tuple(dict.fromkeys(slot for slot in results if slot >= 0))
+def stand_in(slots: Iterable[int]) -> PreparedCall:
+    """Make the call that executes nothing, but after which these slots are filled."""
+    filled = tuple(dict.fromkeys(slot for slot in slots if slot >= 0))
     return PreparedCall(_nothing, fetcher(()), inputs=filled, outputs=())
 
 

@@ -27,17 +27,22 @@ def assign_clearing(
 ) -> None:
     """Say which slots each operation empties: each tensor's after its last use.
 
-    The slot used last keeps a storage alive until the storage itself is last seen, by a label or
-    by a call that is not executed.
+    A storage lives only through its slots, and a flush may have emptied the others. So the tensor
+    used last is kept until the storage is used again, and in the end until the storage itself is
+    last seen, by a label or by a call that is not executed.
     """
     last: dict[int, int] = {}
     keeper: dict[int, int] = {}
     for k, operation in enumerate(operations):
         for call in operation.calls:
             for slot in (*call.inputs, *call.outputs):
-                if slot >= 0 and slot not in permanent:
-                    last[slot] = k
-                    keeper[program.tensors[slot].storage] = slot
+                if slot < 0 or slot in permanent:
+                    continue
+                storage = program.tensors[slot].storage
+                if storage in keeper:
+                    last[keeper[storage]] = k
+                last[slot] = k
+                keeper[storage] = slot
     for storage, slot in keeper.items():
         last[slot] = max(last[slot], program.storages[storage].last_operation)
     cleared: list[list[int]] = [[] for _ in operations]

@@ -7,12 +7,14 @@ from collections.abc import Iterable
 
 import torch
 
+from et_replay.errors import ReplayError
 from et_replay.program.program import Program, Tensor
 from et_replay.replay.contents import Contents
 from et_replay.replay.dtypes import torch_dtype
 from et_replay.replay.prepared import Slots
 from et_replay.replay.target import Target
 from et_replay.replay.values import fill
+from et_replay.units import format_bytes
 
 
 class TensorStore:
@@ -45,10 +47,8 @@ class TensorStore:
         needed = _bytes_needed(tensor)
         base = self._living(tensor.storage, needed)
         if base is None:
-            device = self._target.place(storage.device)
-            size = max(storage.size, needed)
-            base = torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
-            if device.type != "meta":
+            base = self._new_storage(max(storage.size, needed), storage.device)
+            if base.device.type != "meta":
                 self._fill(base, tensor)
         self.slots[index] = _view(base, tensor)
 
@@ -62,6 +62,18 @@ class TensorStore:
         """List the storages that a slot refers to."""
         slots = self.slots
         return [s for s, of in self._of_storage.items() if any(slots[i] is not None for i in of)]
+
+    def _new_storage(self, size: int, recorded_device: str) -> torch.UntypedStorage:
+        device = self._target.place(recorded_device)
+        try:
+            return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise ReplayError(
+                f"Cannot allocate {format_bytes(size)} on {device}: this machine's memory is used"
+                " up; --device meta needs none."
+            ) from error
 
     def _living(self, storage: int, needed: int) -> torch.UntypedStorage | None:
         for index in self._of_storage[storage]:
