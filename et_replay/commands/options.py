@@ -23,6 +23,11 @@ def size(text: str) -> int:
     return value
 
 
+def size_or_none(text: str) -> int:
+    """Read a size such as 24GiB, or 0."""
+    return 0 if text.strip() == "0" else size(text)
+
+
 def share(text: str) -> float:
     """Read a share above 0, 1 at most."""
     try:

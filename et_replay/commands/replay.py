@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 
 from et_replay.commands import options
 from et_replay.commands.output import check_destination, progress_bar, warn, write_result
-from et_replay.errors import OutOfMemoryError, ReplayError, UsageError
+from et_replay.errors import OutOfMemoryError, ReplayError
 from et_replay.formats import open_trace
 from et_replay.program import Mode, Program, build_program, select_window
 
@@ -94,7 +95,7 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--library-workspace",
         nargs="?",
-        type=options.size,
+        type=options.size_or_none,
         const=_DEFAULT_WORKSPACE,
         default=0,
         metavar="SIZE",
@@ -105,27 +106,6 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a trace's operators again and report their time and memory."""
-    _check(arguments)
-    trace = open_trace(arguments.trace, strict=arguments.strict)
-    warn(trace.notes, arguments.quiet)
-    program = build_program(trace, select_window(trace, arguments.window))
-    warn(program.notes, arguments.quiet)
-    return _replay(program, arguments)
-
-
-def _check(arguments: argparse.Namespace) -> None:
-    mode = Mode(arguments.tensor_allocation_mode)
-    if mode is Mode.STALLOC_PLANNED:
-        raise UsageError("--tensor-allocation-mode stalloc does not exist yet; use pre or lazy.")
-    if arguments.device_memory_threshold < 1 and mode is not Mode.LAZY_ALLOCATE:
-        raise UsageError(
-            "--device-memory-threshold below 1 needs --tensor-allocation-mode lazy: "
-            f"{mode.value} frees nothing early."
-        )
-    check_destination(arguments.json, arguments.force)
-
-
-def _replay(program: Program, arguments: argparse.Namespace) -> int:
     # torch takes a second to import, and may be missing: only here is it needed.
     try:
         from et_replay.replay import ReplayOptions, replay
@@ -137,24 +117,32 @@ def _replay(program: Program, arguments: argparse.Namespace) -> int:
     from et_replay.report.document import document
     from et_replay.report.replay import replay_object, replay_text
 
-    workspace = arguments.library_workspace
-    if workspace == _DEFAULT_WORKSPACE:
-        workspace = default_library_workspace(program)
+    options = ReplayOptions(
+        mode=Mode(arguments.tensor_allocation_mode),
+        device=arguments.device,
+        device_memory=arguments.device_memory,
+        device_memory_threshold=arguments.device_memory_threshold,
+        warmup=arguments.warmup,
+        iterations=arguments.iterations,
+        on_unsupported=arguments.on_unsupported,
+        seed=arguments.seed,
+        library_workspace=arguments.library_workspace,
+    )
+    check_destination(arguments.json, arguments.force)
+    program = _read_program(arguments)
+    if options.library_workspace == _DEFAULT_WORKSPACE:
+        options = dataclasses.replace(options, library_workspace=default_library_workspace(program))
     with progress_bar(arguments.quiet) as progress:
-        result = replay(
-            program,
-            ReplayOptions(
-                mode=Mode(arguments.tensor_allocation_mode),
-                device=arguments.device,
-                device_memory=arguments.device_memory,
-                device_memory_threshold=arguments.device_memory_threshold,
-                warmup=arguments.warmup,
-                iterations=arguments.iterations,
-                on_unsupported=arguments.on_unsupported,
-                seed=arguments.seed,
-                library_workspace=workspace,
-            ),
-            progress,
-        )
+        result = replay(program, options, progress)
+    said = (*program.trace.notes, *program.notes)
+    warn([note for note in result.notes if note not in said], arguments.quiet)
     write_result(replay_text(result), document("replay", [replay_object(result)]), arguments.json)
     return 0 if result.out_of_memory is None else OutOfMemoryError.exit_code
+
+
+def _read_program(arguments: argparse.Namespace) -> Program:
+    trace = open_trace(arguments.trace, strict=arguments.strict)
+    warn(trace.notes, arguments.quiet)
+    program = build_program(trace, select_window(trace, arguments.window))
+    warn(program.notes, arguments.quiet)
+    return program

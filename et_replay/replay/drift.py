@@ -6,13 +6,16 @@ from collections.abc import Iterable
 
 from et_replay.program.program import Call, Program, StorageKind
 
-_VALID_BY_NATURE = frozenset(
-    f"aten::{name}"
-    for name in (
-        "arange argmax argmin argsort cummax cummin kthvalue max median min mode multinomial"
-        " nonzero nonzero_numpy randint randint_like randperm sigmoid softmax sort topk"
-    ).split()
-)
+_VALID_RESULT = {
+    **dict.fromkeys(
+        "arange argmax argmin argsort multinomial nonzero nonzero_numpy randint randint_like"
+        " randperm sigmoid softmax".split(),
+        0,
+    ),
+    **dict.fromkeys("cummax cummin kthvalue max median min mode sort topk".split(), 1),
+}
+"""Which result of an operator is valid by nature: an index of what it was given, say."""
+
 _COPIES = frozenset(
     f"aten::{name}"
     for name in "_to_copy clone contiguous detach lift_fresh reshape to view".split()
@@ -39,9 +42,13 @@ def steady_storages(program: Program) -> set[int]:
     for call in calls:
         given = _storages(program, call.inputs)
         made = _storages(program, call.outputs) - given
-        copied = call.node.name in _COPIES and given <= steady
-        if copied or call.node.name in _VALID_BY_NATURE:
+        valid = _VALID_RESULT.get(call.node.name.removeprefix("aten::"))
+        if call.node.name in _COPIES and given <= steady:
             steady |= made - written
+        elif valid is not None:
+            # A list of results, as nonzero_numpy returns, is valid as a whole.
+            results = call.outputs[valid:] if valid == 0 else call.outputs[valid : valid + 1]
+            steady |= (_storages(program, results) & made) - written
     return steady
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from et_replay.errors import EtReplayError, OutOfMemoryError, UsageError
+from et_replay.errors import EtReplayError, OutOfMemoryError
 from et_replay.program.allocations import allocation_events
 from et_replay.program.program import Program
-from et_replay.program.schedule import Mode, schedule
+from et_replay.program.schedule import schedule
 from et_replay.replay.first_run import FirstRun
 from et_replay.replay.memory import DeviceMemory, MeasuredMemory, SimulatedMemory
+from et_replay.replay.options import DEFAULT_SIMULATED_MEMORY, ReplayOptions
 from et_replay.replay.prepare import Preparer
 from et_replay.replay.prepared import PreparedCall, PreparedOperation, bind_results
 from et_replay.replay.result import (
@@ -30,28 +30,7 @@ from et_replay.replay.room import Room
 from et_replay.replay.target import Target, choose_target
 from et_replay.replay.tensor_store import TensorStore
 
-DEFAULT_SIMULATED_MEMORY = 80 * 2**30
-
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class ReplayOptions:
-    """How to replay; the names are those of the command line's flags.
-
-    `device_memory` is the capacity in bytes: of a simulated device 80 GiB unless given, of a real
-    one at most what it has. `device_memory_threshold` is a share of it.
-    """
-
-    mode: Mode = Mode.PRE_ALLOCATE
-    device: str = "auto"
-    device_memory: int | None = None
-    device_memory_threshold: float = 1.0
-    warmup: int = 1
-    iterations: int = 3
-    on_unsupported: str = "substitute"
-    seed: int = 0
-    library_workspace: int = 0
 
 
 def replay(
@@ -62,25 +41,9 @@ def replay(
     Running out of memory is a result, not an error. Raises UsageError for options that cannot be
     had, ReplayError where `on_unsupported` is `fail` and something is.
     """
-    _check(options)
     target = choose_target(options.device, program.device)
     with torch.inference_mode():
         return _Replay(program, options, target, progress).result()
-
-
-def _check(options: ReplayOptions) -> None:
-    if options.mode is Mode.STALLOC_PLANNED:
-        raise UsageError(
-            "Tensor allocation mode stalloc needs the planner, which this version does not have;"
-            " use pre or lazy."
-        )
-    threshold = options.device_memory_threshold
-    if not 0 < threshold <= 1:
-        raise UsageError(
-            f"Expected a device memory threshold above 0 and up to 1, got {threshold}."
-        )
-    if threshold < 1 and options.mode is not Mode.LAZY_ALLOCATE:
-        raise UsageError("A device memory threshold flushes in tensor allocation mode lazy only.")
 
 
 class _Replay:
@@ -112,6 +75,8 @@ class _Replay:
             self._run_iterations()
         except OutOfMemoryError as error:
             failure = _without_frames(error)
+        finally:
+            self._memory.stop()
         return ReplayResult(
             trace=self._program.trace.source,
             device=str(self._target.device),
@@ -143,8 +108,7 @@ class _Replay:
 
     def _run_iterations(self) -> None:
         self._memory.start()
-        for slot in self._permanent:
-            self._store.create(slot)
+        self._create_inputs()
         count = len(self._operations)
         total = self._options.warmup + self._options.iterations
         for iteration in range(total):
@@ -154,6 +118,13 @@ class _Replay:
             if iteration >= self._options.warmup:
                 self._times.append(elapsed)
             self._progress((iteration + 1) * count, total * count)
+
+    def _create_inputs(self) -> None:
+        try:
+            for slot in self._permanent:
+                self._store.create(slot)
+        except torch.OutOfMemoryError as error:
+            raise self._memory.explain(error) from None
 
     def _timed(self, first: bool) -> int:
         """Run one iteration and return the nanoseconds that it took, the device's work included."""

@@ -55,7 +55,7 @@ class FirstRun:
                 if (slot, requirement) not in call.clamps:
                     call.mend(clamps=((slot, requirement),))
                 operation.degrade(
-                    Outcome.EXECUTED, "indices that replay computed out of bounds are clamped"
+                    Outcome.EXECUTED, "values that replay computed out of bounds are clamped"
                 )
 
     def _conformed(self, operation: PreparedOperation, call: PreparedCall, result: Any) -> Any:

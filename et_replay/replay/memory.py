@@ -30,6 +30,8 @@ class DeviceMemory(Protocol):
 
     def start(self) -> None: ...
 
+    def stop(self) -> None: ...
+
     def begin_iteration(self) -> None: ...
 
     def allocate(self, storage: int) -> None: ...
@@ -83,6 +85,9 @@ class SimulatedMemory:
         self._simulator.allocate(len(self._storages), self._workspace)
         self._play(0, self._starts[0])
 
+    def stop(self) -> None:
+        pass
+
     def begin_iteration(self) -> None:
         self._simulator.empty_cache()
 
@@ -127,15 +132,21 @@ class MeasuredMemory:
     def __init__(self, target: Target, capacity: int | None) -> None:
         self._device = target.device
         total = torch.cuda.get_device_properties(self._device).total_memory
-        self.capacity = min(capacity or total, total)
-        torch.cuda.set_per_process_memory_fraction(self.capacity / total, self._device)
+        self.capacity = total if capacity is None else min(capacity, total)
+        self._share = self.capacity / total
 
     @property
     def allocated(self) -> int:
         return torch.cuda.memory_allocated(self._device)
 
     def start(self) -> None:
-        pass
+        """Limit the device, and leave nothing of earlier work in the figures to come."""
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(self._device)
+        torch.cuda.set_per_process_memory_fraction(self._share, self._device)
+
+    def stop(self) -> None:
+        torch.cuda.set_per_process_memory_fraction(1.0, self._device)
 
     def begin_iteration(self) -> None:
         pass

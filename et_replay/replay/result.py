@@ -79,7 +79,7 @@ class LiveStorage:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """One replay of one trace window on one device."""
+    """One replay of one trace window on one device; `notes` says what else a reader must know."""
 
     trace: str
     device: str

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator
 
 from et_replay.errors import OutOfMemoryError
+from et_replay.program import Mode
 from et_replay.replay.result import Outcome, ReplayResult
 from et_replay.report.document import JsonObject
 from et_replay.report.table import fields, section, table
@@ -101,6 +102,8 @@ def _time_text(result: ReplayResult) -> str:
     )
     if result.device == "meta":
         return f"{text}\nOn meta this is the time of shape computation only."
+    if result.mode == Mode.LAZY_ALLOCATE.value:
+        text = f"{text}\nCreating the inputs, and their values, is part of it in this mode."
     return (
         f"{text}\nGaps between operators (host work, data loading) are not in a trace, nor in this."
     )

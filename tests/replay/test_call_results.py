@@ -151,3 +151,16 @@ def test_a_conversion_that_returns_its_input_takes_no_memory(tmp_path: Path) -> 
     for mode in MODES:
         result = run(program, mode)
         assert (result.memory.allocated, result.coverage.reasons) == (512, [])
+
+
+def test_a_draw_in_place_does_not_care_what_it_overwrites(tmp_path: Path) -> None:
+    mask = floats(12, 3)
+
+    ((first, second, third),) = values_seen(
+        tmp_path,
+        call(10, "full_like", [floats(11, 3), 7, None, None, None, None, None], [mask]),
+        call(11, "bernoulli_.float", [mask, 0.5, Typed("<Generator>", "Generator")], [mask]),
+        see(12, mask),
+    )
+
+    assert {first, second, third} <= {0.0, 1.0}

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.cuda
 PRE, LAZY = Mode.PRE_ALLOCATE, Mode.LAZY_ALLOCATE
 MODES = [PRE, LAZY]
 TRACES = Path(__file__).resolve().parents[2] / "traces"
-BUNDLED = ["convnet_cuda", "moe_cuda", "transformer_cpu", "transformer_cuda"]
+BUNDLED = ["convnet_cuda", "moe_cuda", "transformer_cuda"]
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from replay.tiny_traces import reasons, run
 
 from et_replay.formats import open_trace
-from et_replay.program import Mode, build_program
+from et_replay.program import Mode, Program, build_program
 from et_replay.replay.result import ReplayResult
 
 PRE, LAZY = Mode.PRE_ALLOCATE, Mode.LAZY_ALLOCATE
@@ -45,8 +46,12 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def both_modes(trace: Path, device: str) -> tuple[ReplayResult, ReplayResult]:
-    program = build_program(open_trace(trace))
+@cache
+def bundled(name: str) -> Program:
+    return build_program(open_trace(TRACES / f"{name}.json.gz"))
+
+
+def both_modes(program: Program, device: str) -> tuple[ReplayResult, ReplayResult]:
     pre, lazy = run(program, PRE, device), run(program, LAZY, device)
     for result in (pre, lazy):
         assert result.coverage.total == len(program.operations)
@@ -62,30 +67,21 @@ def substitutes(result: ReplayResult) -> set[str]:
 
 
 @pytest.mark.parametrize("name", BUNDLED)
-def test_a_bundled_trace_replays_on_meta(name: str) -> None:
-    pre, _ = both_modes(TRACES / f"{name}.json.gz", "meta")
+def test_a_bundled_trace_executes_whole_on_the_cpu_and_takes_the_memory_it_takes_on_meta(
+    name: str,
+) -> None:
+    on_cpu, on_meta = both_modes(bundled(name), "cpu"), both_modes(bundled(name), "meta")
 
-    assert substitutes(pre) <= {"its result depends on data, and meta tensors have none"}
-
-
-@pytest.mark.parametrize("name", BUNDLED)
-def test_every_operation_of_a_bundled_trace_executes_on_the_cpu(name: str) -> None:
-    for result in both_modes(TRACES / f"{name}.json.gz", "cpu"):
+    for result in on_cpu:
         assert result.coverage.executed == result.coverage.total
-
-
-@pytest.mark.parametrize("name", BUNDLED)
-def test_the_simulated_device_does_not_care_what_runs_the_operators(name: str) -> None:
-    trace = TRACES / f"{name}.json.gz"
-
-    on_cpu, on_meta = both_modes(trace, "cpu"), both_modes(trace, "meta")
-
+    for result in on_meta:
+        assert substitutes(result) <= {"its result depends on data, and meta tensors have none"}
     assert [each.memory for each in on_cpu] == [each.memory for each in on_meta]
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_a_trace_of_others_replays_on_meta(shared_data: Path, name: str) -> None:
-    pre, _ = both_modes(shared_data / name, "meta")
+    pre, _ = both_modes(build_program(open_trace(shared_data / name)), "meta")
 
     assert substitutes(pre) <= GOOD_REASONS
 
@@ -94,7 +90,7 @@ def test_a_trace_of_others_replays_on_meta(shared_data: Path, name: str) -> None
 def test_a_flushing_replay_of_a_bundled_trace_takes_less_memory_than_a_lazy_one(
     name: str,
 ) -> None:
-    program = build_program(open_trace(TRACES / f"{name}.json.gz"))
+    program = bundled(name)
     lazy = run(program, LAZY, "meta")
 
     capacity = lazy.memory.allocated

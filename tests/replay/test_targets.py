@@ -61,21 +61,22 @@ def test_tensors_and_device_arguments_of_another_rank_replay_here(
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_several_accelerators_become_one_and_the_result_says_so(
+def test_several_accelerators_become_one_and_the_program_says_so(
     tmp_path: Path, device: str
 ) -> None:
-    one, other = floats(11, 128, device="cuda:0"), floats(12, 128, device="cuda:1")
-    result = run(
-        program_of(
-            tmp_path,
-            call(10, "relu", [one], [floats(13, 128, device="cuda:0")]),
-            call(11, "relu", [other], [floats(14, 128, device="cuda:1")]),
+    program = program_of(
+        tmp_path,
+        call(10, "relu", [floats(11, 128)], [floats(13, 128)]),
+        call(
+            11,
+            "relu",
+            [floats(12, 128, device="cuda:1")],
+            [floats(14, 128, device="cuda:1")],
         ),
-        device=device,
     )
 
-    assert result.memory.allocated == 3 * 512
-    assert result.notes == (
+    assert run(program, device=device).memory.allocated == 3 * 512
+    assert program.notes == (
         "The trace uses 2 accelerators (cuda:0, cuda:1); all of them are mapped to one device,"
         " whose memory holds the sum.",
     )

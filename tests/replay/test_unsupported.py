@@ -218,7 +218,7 @@ def test_an_index_computed_out_of_bounds_is_clamped_and_said_so(
 
     result = run(program, warmup=1, iterations=2)
 
-    reason = "indices that replay computed out of bounds are clamped"
+    reason = "values that replay computed out of bounds are clamped"
     assert reasons(result) == [("aten::embedding", 1, "executed", reason)]
     assert result.coverage.executed == 3
 

@@ -71,6 +71,7 @@ def test_the_summary_says_what_ran_where_in_what_time_and_memory() -> None:
         Mode         lazy
         Operations   100 in the window: 98 executed, 2 substituted, 0 skipped
         Time         22.4 ms per iteration, median of 3 (21.0 ms to 25.0 ms)
+                     Creating the inputs, and their values, is part of it in this mode.
                      Gaps between operators (host work, data loading) are not in a trace, nor in this.
         Peak memory  3.00 GiB allocated, 3.00 GiB active, 4.00 GiB reserved; fragmentation 25.0 %
         Workspaces   none added; a trace does not record those of libraries such as cuBLAS (see --library-workspace)

@@ -1,0 +1,47 @@
+"""How to replay: the choices of a user, checked against each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from et_replay.errors import UsageError
+from et_replay.program.schedule import Mode
+
+DEFAULT_SIMULATED_MEMORY = 80 * 2**30
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    """How to replay; the names are those of the command line's flags.
+
+    `device_memory` is the capacity in bytes: of a simulated device 80 GiB unless given, of a real
+    one at most what it has. `device_memory_threshold` is a share of it. Raises UsageError where
+    one option cannot go with another.
+    """
+
+    mode: Mode = Mode.PRE_ALLOCATE
+    device: str = "auto"
+    device_memory: int | None = None
+    device_memory_threshold: float = 1.0
+    warmup: int = 1
+    iterations: int = 3
+    on_unsupported: str = "substitute"
+    seed: int = 0
+    library_workspace: int = 0
+
+    def __post_init__(self) -> None:
+        if self.mode is Mode.STALLOC_PLANNED:
+            raise UsageError(
+                "--tensor-allocation-mode stalloc needs the planner, which this version does not"
+                " have; use pre or lazy."
+            )
+        threshold = self.device_memory_threshold
+        if not 0 < threshold <= 1:
+            raise UsageError(
+                f"Expected a --device-memory-threshold above 0 and up to 1, got {threshold}."
+            )
+        if threshold < 1 and self.mode is not Mode.LAZY_ALLOCATE:
+            raise UsageError(
+                "--device-memory-threshold below 1 needs --tensor-allocation-mode lazy:"
+                f" {self.mode.value} frees nothing early."
+            )
