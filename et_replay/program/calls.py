@@ -52,8 +52,8 @@ class CallChooser:
         return tuple(chosen)
 
     def _hides_something(self, i: int, children: list[int]) -> bool:
-        name = self._nesting.nodes[i].name
-        if any(self._nesting.nodes[child].name == name for child in children):
+        schema = self._nesting.nodes[i].op_schema
+        if any(self._nesting.nodes[child].op_schema == schema for child in children):
             return True
         returned = self._storages(self._generations.outputs[i])
         return any(

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 
-from et_replay.program.program import Program
+from et_replay.program.program import Call, Program
 
 _ALLOCATES = re.compile(r"aten::(new_)?empty(_like|_strided|_permuted|_quantized)?")
 _OVERWRITES = re.compile(
     r"aten::(zero|fill|copy|random|uniform|normal|bernoulli|exponential|log_normal|cauchy|geometric"
     r"|resize|set)_"
 )
+
+
+def _overwritten(call: Call) -> tuple[int, ...]:
+    """List the tensors that `call` writes whole without reading them."""
+    if _OVERWRITES.fullmatch(call.node.name):
+        return call.inputs[:1]
+    return call.outputs if "!) out" in call.node.op_schema else ()
 
 
 def storages_filled_unseen(program: Program) -> set[int]:
@@ -27,9 +34,8 @@ def storages_filled_unseen(program: Program) -> set[int]:
             if _ALLOCATES.fullmatch(call.node.name):
                 made = {program.tensors[t].storage for t in call.outputs if t >= 0}
                 unseen.update(storage for storage in made if next_overwrites.get(storage) is False)
-            overwrites = _OVERWRITES.fullmatch(call.node.name) is not None
-            for place, tensor in reversed(list(enumerate(call.inputs))):
+            overwritten = _overwritten(call)
+            for tensor in call.inputs:
                 if tensor >= 0:
-                    storage = program.tensors[tensor].storage
-                    next_overwrites[storage] = overwrites and place == 0
+                    next_overwrites[program.tensors[tensor].storage] = tensor in overwritten
     return unseen
