@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Describe a trace: windows, operators, storages, peak memory, and what cannot be replayed."""
-    check_destination(arguments.json, arguments.force)
+    check_destination(arguments.json, arguments.force, arguments.trace)
     trace = open_trace(arguments.trace, strict=arguments.strict)
     warn(trace.notes, arguments.quiet)
     program = build_program(trace, select_window(trace, arguments.window))

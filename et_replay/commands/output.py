@@ -13,13 +13,18 @@ from et_replay.errors import EtReplayError, UsageError
 STDOUT = "-"
 
 
-def check_destination(destination: str | None, force: bool) -> None:
-    """Raise UsageError if `destination` cannot be written: now, not after the work is done."""
+def check_destination(destination: str | None, force: bool, source: str) -> None:
+    """Raise UsageError if `destination` cannot be written: now, not after the work is done.
+
+    The input `source` is never overwritten, whatever `force` says.
+    """
     if destination is None or destination == STDOUT:
         return
     path = Path(destination)
     if path.exists() and not path.is_file():
         raise UsageError(f"--json {destination} is not a regular file; - is stdout.")
+    if path.exists() and os.path.exists(source) and path.samefile(source):
+        raise UsageError(f"--json {destination} is the input, which is never overwritten.")
     if path.exists() and not force:
         raise UsageError(f"{destination} exists; --force overwrites it.")
     folder = path.resolve().parent

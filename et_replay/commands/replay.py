@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         library_workspace=arguments.library_workspace,
     )
-    check_destination(arguments.json, arguments.force)
+    check_destination(arguments.json, arguments.force, arguments.trace)
     program = _read_program(arguments)
     if options.library_workspace == _DEFAULT_WORKSPACE:
         options = dataclasses.replace(options, library_workspace=default_library_workspace(program))

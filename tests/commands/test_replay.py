@@ -186,3 +186,13 @@ def test_a_repaired_trace_is_replayed_with_a_warning(
     assert capsys.readouterr().err == ""
     assert replay(trace_file, "--strict") == 1
     assert capsys.readouterr().out == ""
+
+
+def test_the_input_is_never_overwritten(
+    trace_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = trace_file.read_bytes()
+    assert replay(trace_file, "--json", str(trace_file), "--force") == 2
+    expected = f"et_replay: error: --json {trace_file} is the input, which is never overwritten.\n"
+    assert capsys.readouterr().err == expected
+    assert trace_file.read_bytes() == before
