@@ -26,10 +26,10 @@ class AllocationEvents:
     """Events in order, one row each; all columns have the same length.
 
     `storage` names the allocation: a FREE ends the ALLOC of the same storage. `size` is the bytes
-    asked for, repeated on the FREE. `node_id` is the node at which the event happens, -1 before the
-    first node. `steps[i]` is the first event of operation i, `steps[-1]` the end of the last one:
-    events before `steps[0]` prepare the first iteration. Sources without operations leave `steps`
-    empty.
+    asked for, repeated on the FREE. `node_id` is the node that makes the storage, or on a FREE the
+    last one that shows it; -1 before the first node. `steps[i]` is the first event of operation i,
+    `steps[-1]` the end of the last one: events before `steps[0]` prepare the first iteration.
+    Sources without operations leave `steps` empty.
     """
 
     action: npt.NDArray[np.int8]

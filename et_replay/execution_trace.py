@@ -75,7 +75,10 @@ def tensors(values: Iterable[Value]) -> Iterator[TensorRef]:
             stack.pop()
 
 
-class Node(msgspec.Struct, frozen=True):
+_COLLECTIVES = ("c10d::", "_c10d_functional::", "c10d_functional::", "_dtensor::")
+
+
+class Node(msgspec.Struct, frozen=True, gc=False):
     """One recorded call; what its schema lacks has a default, the unknown is in `attributes`."""
 
     id: int
@@ -99,6 +102,11 @@ class Node(msgspec.Struct, frozen=True):
     def is_kernel(self) -> bool:
         """True for a generated kernel (Triton) that a compiled graph launched."""
         return self.kernel_backend != ""
+
+    @property
+    def is_collective(self) -> bool:
+        """True for a call of torch.distributed, in any of the forms in which traces hold it."""
+        return self.name == "record_param_comms" or self.name.startswith(_COLLECTIVES)
 
     @property
     def is_operator(self) -> bool:

@@ -7,7 +7,7 @@ import dataclasses
 
 from et_replay.commands import options
 from et_replay.commands.output import check_destination, progress_bar, warn, write_result
-from et_replay.errors import OutOfMemoryError, ReplayError
+from et_replay.errors import OutOfMemoryError, ReplayError, TraceError
 from et_replay.formats import open_trace
 from et_replay.program import Mode, Program, build_program, select_window
 
@@ -145,4 +145,9 @@ def _read_program(arguments: argparse.Namespace) -> Program:
     warn(trace.notes, arguments.quiet)
     program = build_program(trace, select_window(trace, arguments.window))
     warn(program.notes, arguments.quiet)
+    if not program.operations:
+        raise TraceError(
+            f"{trace.source} holds no operator in window {program.window.name}, so there is"
+            " nothing to replay; et_replay info lists its windows."
+        )
     return program

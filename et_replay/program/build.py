@@ -18,7 +18,7 @@ def build_program(trace: ExecutionTrace, window: Window | None = None) -> Progra
     nesting = nest(trace, window)
     generations = trace_generations(nesting, _known_before(trace, window))
     chooser = CallChooser(nesting, generations)
-    operations = [Operation(chooser.call(i), chooser.choose(i)) for i in nesting.top_level()]
+    operations = [Operation(*chooser.choose(i)) for i in nesting.top_level()]
     return Program(
         trace=trace,
         window=window,

@@ -13,7 +13,9 @@ job did as well:
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
+from itertools import islice, takewhile
 
 from et_replay.program.generations import Generations
 from et_replay.program.nesting import Nesting
@@ -27,10 +29,9 @@ class CallChooser:
         self._nesting = nesting
         self._generations = generations
         self._last_use = _last_uses(nesting, generations)
-        self._born_below: dict[int, list[int]] = defaultdict(list)
-        for call, storage in _births(nesting, generations):
-            self._born_below[nesting.outermost[call]].append(storage)
-        self._birth_place = {storage: call for call, storage in _births(nesting, generations)}
+        self._births = sorted(
+            (place, storage) for storage, place in enumerate(generations.places) if place >= 0
+        )
 
     def call(self, i: int) -> Call:
         """Make the call at place `i`."""
@@ -38,8 +39,9 @@ class CallChooser:
             self._nesting.nodes[i], self._generations.inputs[i], self._generations.outputs[i]
         )
 
-    def choose(self, top_level: int) -> tuple[Call, ...]:
-        """List the calls that replay executes for the operator at place `top_level`."""
+    def choose(self, top_level: int) -> tuple[Call, tuple[Call, ...]]:
+        """Make the call at place `top_level`, and list those that replay executes for it."""
+        whole = self.call(top_level)
         chosen: list[Call] = []
         pending = [top_level]
         while pending:
@@ -48,19 +50,20 @@ class CallChooser:
             if children and self._hides_something(i, children) and self._is_composite(i, children):
                 pending.extend(reversed(children))
             else:
-                chosen.append(self.call(i))
-        return tuple(chosen)
+                chosen.append(whole if i == top_level else self.call(i))
+        return whole, tuple(chosen)
 
     def _hides_something(self, i: int, children: list[int]) -> bool:
         schema = self._nesting.nodes[i].op_schema
         if any(self._nesting.nodes[child].op_schema == schema for child in children):
             return True
-        returned = self._storages(self._generations.outputs[i])
+        returned, end = self._storages(self._generations.outputs[i]), self._nesting.last[i]
+        begin = bisect_left(self._births, (i, -1))
         return any(
-            i <= self._birth_place[storage] <= self._nesting.last[i]
-            and self._last_use[storage] > self._nesting.last[i]
-            and storage not in returned
-            for storage in self._born_below[self._nesting.outermost[i]]
+            self._last_use[storage] > end and storage not in returned
+            for _, storage in takewhile(
+                lambda birth: birth[0] <= end, islice(self._births, begin, None)
+            )
         )
 
     def _is_composite(self, i: int, children: list[int]) -> bool:
@@ -83,19 +86,6 @@ class CallChooser:
 
     def _storages(self, tensors: tuple[int, ...]) -> set[int]:
         return {self._generations.tensors[t].storage for t in tensors if t >= 0}
-
-
-def _births(nesting: Nesting, generations: Generations) -> list[tuple[int, int]]:
-    """Pair each storage that the window makes with the place of the call in which it was born."""
-    places: dict[int, int] = {}
-    for i, outputs in enumerate(generations.outputs):
-        for tensor in (*outputs, *generations.inputs[i]):
-            if (
-                tensor >= 0
-                and generations.storages[generations.tensors[tensor].storage].operation >= 0
-            ):
-                places.setdefault(generations.tensors[tensor].storage, i)
-    return [(i, storage) for storage, i in places.items() if nesting.outermost[i] >= 0]
 
 
 def _last_uses(nesting: Nesting, generations: Generations) -> dict[int, int]:

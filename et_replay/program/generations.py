@@ -12,11 +12,12 @@ What tells two *generations* of an id apart is who could have seen them:
   id that its caller neither was given nor made, the caller's kernel has allocated it without a node
   (most kernels do), even where the id was that of another storage a moment ago. The one exception
   is hidden state, such as packed weights: there the same id is used again later, outside and
-  without a producer, which a recycled address never is.
+  without a producer, which a recycled address hardly ever is.
 * At top level anything may be seen. An unknown id there was there before the window: an input.
-  Unless its tensor was just seen in another storage, so that the storage was swapped (`.data =`,
-  `untyped_storage().resize_`), or a generated kernel is the first in the whole trace to see it:
-  compiled graphs allocate without nodes.
+  Unless a generated kernel is the first in the whole trace to see it, as compiled graphs allocate
+  without nodes; or its tensor was seen before, in a storage that the window made, so that the
+  storage was swapped (`.data =`, `untyped_storage().resize_`). A tensor that was seen in an input
+  proves nothing: tensor ids are recycled too, by every `.data` for one.
 
                          id 7 as the trace shows it     generations of id 7
     aten::mm             -> 7                           A begins
@@ -44,9 +45,13 @@ from et_replay.program.program import Storage, StorageKind, Tensor
 
 @dataclass(frozen=True)
 class Generations:
-    """Storages and tensors of a window, and which of them each node takes and returns."""
+    """Storages and tensors of a window, and which of them each node takes and returns.
+
+    `places` holds for each storage the place of the call that it is born in, -1 for an input.
+    """
 
     storages: list[Storage]
+    places: list[int]
     tensors: list[Tensor]
     inputs: list[tuple[int, ...]]
     outputs: list[tuple[int, ...]]
@@ -67,7 +72,9 @@ def trace_generations(
             ending[nesting.last[i]].append(i)
         for call in reversed(ending.pop(i, ())):
             tracker.end(call)
-    return Generations(tracker.storages, tracker.tensors, tracker.inputs, tracker.outputs)
+    return Generations(
+        tracker.storages, tracker.places, tracker.tensors, tracker.inputs, tracker.outputs
+    )
 
 
 def identity(ref: TensorRef) -> int:
@@ -76,7 +83,9 @@ def identity(ref: TensorRef) -> int:
     All empty storages share one id, that of the null pointer, so they say nothing; tensor ids are
     mapped to negative numbers to keep them apart from storage ids.
     """
-    return ref.storage_id if ref.storage_id and ref.extent else -1 - ref.tensor_id
+    if ref.storage_id and ref.numel and 0 not in ref.shape:
+        return ref.storage_id
+    return -1 - ref.tensor_id
 
 
 @dataclass
@@ -84,6 +93,7 @@ class _Tracker:
     nesting: Nesting
     known_before: Callable[[int], bool]
     storages: list[Storage] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
     inputs: list[tuple[int, ...]] = field(default_factory=list)
     outputs: list[tuple[int, ...]] = field(default_factory=list)
@@ -95,7 +105,7 @@ class _Tracker:
         self._given: list[frozenset[int]] = [frozenset()] * count
         self._taken: list[tuple[int, ...]] = [()] * count
         self._current: dict[int, int] = {}
-        self._storage_of_tensor: dict[int, int] = {}
+        self._last_sight: dict[int, tuple[int, TensorRef]] = {}
         self._tensor_index: dict[tuple[object, ...], int] = {}
         self._later: _Sightings | None = None
         self._operation = {call: k for k, call in enumerate(self.nesting.top_level())}
@@ -151,24 +161,35 @@ class _Tracker:
     def _returned_storage(self, i: int, ref: TensorRef) -> int:
         key = identity(ref)
         current = self._current.get(key)
-        if self._visible(i, key, current) and current is not None:
+        if current is not None and self._visible(i, key, current):
             storage = self.storages[current]
             if storage.kind is StorageKind.IMPLICIT and key not in self._given[i]:
                 storage.kind = StorageKind.PRODUCED
             return current
-        if any(
-            isinstance(value, Opaque) and value.kind == "Storage"
-            for value in self.nesting.nodes[i].inputs
-        ):
-            # set_ puts a tensor into a storage that it was handed, which the trace does not
-            # identify.
+        if current is not None and self._is_held(i, key):
+            return current
+        if _has_unknown_storage(self.nesting.nodes[i]):
             return self._start(key, ref, StorageKind.INPUT, i) if current is None else current
         return self._start(key, ref, StorageKind.PRODUCED, i)
 
     def _visible(self, call: int, key: int, current: int | None) -> bool:
+        """Tell whether `call` was given `key`, or its current storage was made inside it."""
         if key in self._given[call]:
             return True
-        return current is not None and self.storages[current].born >= self._began[call]
+        if current is None:
+            return False
+        place, outermost = self.places[current], self.nesting.outermost
+        inside = call <= place <= self.nesting.last[call]
+        return inside and outermost[place] == outermost[call]
+
+    def _is_held(self, i: int, key: int) -> bool:
+        """Tell whether a caller of `i` was given `key`, so that its address cannot be recycled."""
+        caller = self.nesting.enclosing[i]
+        while caller >= 0:
+            if key in self._given[caller]:
+                return True
+            caller = self.nesting.enclosing[caller]
+        return False
 
     def _is_hidden_state(self, i: int, key: int) -> bool:
         if self._later is None:
@@ -177,9 +198,15 @@ class _Tracker:
         return self._later.used_before_returned(key, i, self.nesting.last[caller])
 
     def _appeared_unseen(self, i: int, key: int, ref: TensorRef) -> bool:
-        if ref.tensor_id in self._storage_of_tensor:
-            return True
-        return self.nesting.nodes[i].is_kernel and not self.known_before(key)
+        """Tell whether a storage that the window shows for the first time was made in it."""
+        if self.nesting.nodes[i].is_kernel:
+            return not self.known_before(key)
+        last = self._last_sight.get(ref.tensor_id)
+        if last is None:
+            return False
+        storage, before = last
+        moved = before.shape == ref.shape and before.dtype == ref.dtype
+        return moved and self.storages[storage].kind is not StorageKind.INPUT
 
     def _start(self, key: int, ref: TensorRef, kind: StorageKind, i: int) -> int:
         node = self.nesting.nodes[i]
@@ -196,6 +223,7 @@ class _Tracker:
         )
         self._current[key] = len(self.storages)
         self.storages.append(storage)
+        self.places.append(-1 if given else i)
         return self._current[key]
 
     def _operation_of(self, i: int) -> int:
@@ -205,10 +233,7 @@ class _Tracker:
     def _sight(self, i: int, ref: TensorRef, index: int) -> int:
         """Record that call `i` shows `ref` in storage `index`; return the tensor's index."""
         storage = self.storages[index]
-        if ref.storage_id:
-            storage.size = max(storage.size, ref.end)
-        storage.estimated |= ref.strides is None
-        self._storage_of_tensor[ref.tensor_id] = index
+        self._last_sight[ref.tensor_id] = (index, ref)
         tensor_index = self._tensor(ref, index)
         self._alive(i, storage, self.tensors[tensor_index])
         if storage.temporary:
@@ -240,6 +265,9 @@ class _Tracker:
         index = self._tensor_index.get(key)
         if index is None:
             index = self._tensor_index[key] = len(self.tensors)
+            if ref.storage_id:
+                self.storages[storage].size = max(self.storages[storage].size, ref.end)
+            self.storages[storage].estimated |= ref.strides is None
             strides = ref.strides if ref.strides is not None else _contiguous(ref.shape)
             self.tensors.append(
                 Tensor(storage, ref.dtype, ref.itemsize, ref.offset, ref.shape, strides)
@@ -279,6 +307,17 @@ class _Sightings:
             if place > end:
                 return True
         return False
+
+
+def _has_unknown_storage(node: Node) -> bool:
+    """Tell whether what `node` returns may lie in a storage that the trace does not identify.
+
+    set_ puts a tensor into a storage that it is handed as such; an operator whose arguments the
+    observer could not capture has none, but its schema tells whether it returns one of them.
+    """
+    if any(isinstance(value, Opaque) and value.kind == "Storage" for value in node.inputs):
+        return True
+    return not node.inputs and "(a" in node.op_schema.rpartition("->")[2]
 
 
 def _identities(values: Iterable[Value]) -> list[int]:

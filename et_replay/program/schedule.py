@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from et_replay.events import Action
@@ -40,12 +40,13 @@ class Step:
 
 def schedule(program: Program, mode: Mode) -> list[Step]:
     """Work out the step of every operation of `program` in `mode`."""
+    counted = [program.on_device(storage) for storage in program.storages]
     keep_inputs = mode is Mode.PRE_ALLOCATE
     arrivals: dict[int, list[int]] = defaultdict(list)
     departures: dict[int, list[int]] = defaultdict(list)
     inside: dict[int, list[tuple[int, Action, int]]] = defaultdict(list)
     for index, storage in enumerate(program.storages):
-        if not program.on_device(storage):
+        if not counted[index]:
             continue
         if storage.kind is not StorageKind.INPUT:
             inside[storage.operation].append((storage.born, Action.ALLOC, index))
@@ -57,22 +58,20 @@ def schedule(program: Program, mode: Mode) -> list[Step]:
             departures[storage.last_operation].append(index)
     return [
         Step(
-            needs=tuple(_needs(program, k, operation)),
-            arrivals=tuple(arrivals[k]),
-            inside=tuple((action, index) for _, action, index in sorted(inside[k])),
-            departures=tuple(departures[k]),
+            needs=tuple(_needs(program, k, operation, counted)),
+            arrivals=tuple(arrivals.get(k, ())),
+            inside=tuple((action, index) for _, action, index in sorted(inside.get(k, ()))),
+            departures=tuple(departures.get(k, ())),
         )
         for k, operation in enumerate(program.operations)
     ]
 
 
-def _needs(program: Program, k: int, operation: Operation) -> Iterable[int]:
+def _needs(
+    program: Program, k: int, operation: Operation, counted: Sequence[bool]
+) -> Iterable[int]:
     tensors = dict.fromkeys((*operation.call.inputs, *operation.call.outputs))
     for call in operation.calls:
         tensors.update(dict.fromkeys(call.inputs))
     storages = dict.fromkeys(program.tensors[t].storage for t in tensors if t >= 0)
-    return (
-        index
-        for index in storages
-        if program.storages[index].operation < k and program.on_device(program.storages[index])
-    )
+    return (s for s in storages if counted[s] and program.storages[s].operation < k)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +37,7 @@ def windows(trace: ExecutionTrace) -> list[Window]:
 
 
 def select_window(trace: ExecutionTrace, text: str | None = None) -> Window:
-    """Pick the window that `text` names; without it the last one that holds an operator.
+    """Pick the window that `text` names; without it the last one that holds an operator, or all.
 
     `text` is a mark (`ProfilerStep#4`, or just `4`), `first`, `last`, `all`, or node ids
     `FIRST:END` (END not included, may be left out). Raises UsageError when there is no such window.
@@ -48,12 +47,13 @@ def select_window(trace: ExecutionTrace, text: str | None = None) -> Window:
     choices = windows(trace)
     if text is None or text in ("first", "last"):
         ordered = choices if text == "first" else choices[::-1]
-        return next((w for w in ordered if has_operator(trace, w)), ordered[0])
+        whole = Window("all", 0, len(trace))
+        return next((w for w in ordered if has_operator(trace, w)), whole)
     if match := _ID_RANGE.fullmatch(text):
         return _window_of_ids(trace, int(match[1]), int(match[2]) if match[2] else None)
-    wanted = f"ProfilerStep#{text}" if text.isdigit() else text
     for window in choices:
-        if window.name == wanted:
+        mark = _STEP.match(window.name)
+        if text == window.name or (mark is not None and text == mark[1]):
             return window
     names = ", ".join(window.name for window in choices[:12])
     more = ", …" if len(choices) > 12 else ""
@@ -77,18 +77,15 @@ def _window_of_ids(trace: ExecutionTrace, first: int, end: int | None) -> Window
 
 
 def _end_of_step(trace: ExecutionTrace, mark: int) -> int:
-    thread = trace.node(mark).tid
-    for position in _outside(trace.parents.tolist(), mark, len(trace)):
-        if trace.node(position).tid == thread:
-            return position
-    return len(trace)
+    """Find the first node of the mark's thread after all that is below the mark.
 
-
-def _outside(parents: Sequence[int], mark: int, end: int) -> Iterator[int]:
-    """Yield the positions after `mark` that are not below it."""
-    below = {mark}
-    for position in range(mark + 1, end):
+    Nodes in between that have lost their parent do not end the step.
+    """
+    parents, below, last = trace.parents.tolist(), {mark}, mark
+    for position in range(mark + 1, len(trace)):
         if parents[position] in below:
             below.add(position)
-        else:
-            yield position
+            last = position
+    thread = trace.node(mark).tid
+    later = (p for p in range(last + 1, len(trace)) if trace.node(p).tid == thread)
+    return next(later, len(trace))

@@ -9,7 +9,6 @@ from et_replay.execution_trace import tensors
 from et_replay.program.program import Call, Operation, Program
 from et_replay.program.schedule import Mode
 from et_replay.replay.arguments import BoundCall, bind
-from et_replay.replay.collectives import is_collective
 from et_replay.replay.contents import Contents
 from et_replay.replay.drift import steady_storages
 from et_replay.replay.equivalents import executable
@@ -60,7 +59,7 @@ class Preparer:
     def _operation(self, operation: Operation) -> PreparedOperation:
         node = operation.node
         prepared = PreparedOperation(node.id, node.name, [])
-        if is_collective(node):
+        if node.is_collective:
             self._give_up(prepared, operation.call, "a collective, and there is no process group")
         elif node.is_kernel:
             reason = f"a generated {node.kernel_backend} kernel, which needs its source file"

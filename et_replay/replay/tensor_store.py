@@ -36,6 +36,7 @@ class TensorStore:
         self._target = target
         self._contents = contents
         self._seed = seed
+        self._last_created: dict[int, int] = {}
         self._of_storage: dict[int, list[int]] = defaultdict(list)
         for index, tensor in enumerate(program.tensors):
             self._of_storage[tensor.storage].append(index)
@@ -51,6 +52,7 @@ class TensorStore:
             if base.device.type != "meta":
                 self._fill(base, tensor)
         self.slots[index] = _view(base, tensor)
+        self._last_created[tensor.storage] = index
 
     def drop(self, storages: Iterable[int]) -> None:
         """Empty all slots of `storages`."""
@@ -76,7 +78,7 @@ class TensorStore:
             ) from error
 
     def _living(self, storage: int, needed: int) -> torch.UntypedStorage | None:
-        for index in self._of_storage[storage]:
+        for index in (self._last_created.get(storage, -1), *self._of_storage[storage]):
             tensor = self.slots[index]
             if tensor is not None and tensor.layout is torch.strided:
                 base: torch.UntypedStorage = tensor.untyped_storage()

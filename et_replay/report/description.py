@@ -16,8 +16,7 @@ from et_replay.program.nesting import nest
 _ROUNDING = 512
 """Every request is rounded up to a multiple of this by PyTorch's caching allocator."""
 
-_COLLECTIVES = frozenset(("c10d", "_c10d_functional", "c10d_functional"))
-_OWN_NAMESPACES = _COLLECTIVES | {
+_OWN_NAMESPACES = {
     *("aten", "autograd", "cuda", "inductor", "mkl", "mkldnn", "onednn", "prepacked", "prim"),
     *("prims", "profiler", "quantized", "rngprims", "sparse", "torch", "torch_attn", "xnnpack"),
 }
@@ -84,7 +83,8 @@ class Description:
 
 def describe(program: Program) -> Description:
     """Describe the trace of `program`, and the window that it was built from."""
-    trace, storages = program.trace, program.storages
+    trace = program.trace
+    storages = [storage for storage in program.storages if storage.size]
     generations = Counter((storage.device, storage.storage_id) for storage in storages)
     names = Counter(operation.node.name for operation in program.operations)
     return Description(
@@ -139,7 +139,7 @@ def _obstacle(node: Node) -> str:
     namespace = node.op_schema.partition("(")[0].rpartition("::")[0]
     if node.is_kernel:
         return f"generated kernel ({node.kernel_backend}); a trace does not hold its source"
-    if node.name == "record_param_comms" or namespace in _COLLECTIVES:
+    if node.is_collective:
         return "collective; needs a process group"
     if namespace and namespace not in _OWN_NAMESPACES:
         return f"from the library {namespace!r}, which must be there when the trace is replayed"

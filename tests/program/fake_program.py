@@ -281,10 +281,15 @@ class FakeProgram:
         self._touch([self._pinned])
 
     def _swap(self, seen: list[Tensor]) -> None:
-        """Give a known tensor another storage without a node, as `.data =` does, and use it."""
-        for tensor in self._pick([each for each in seen if each.seen], 1):
+        """Give a tensor another storage without a node, as `.data =` does, and use it.
+
+        Only one in a storage made here: other ids may as well be recycled ones.
+        """
+        made = [each for each in seen if each.seen and each.block.operation >= 0]
+        for tensor in self._pick(made, 1):
             self._release(tensor.block)
             tensor.block = self._allocate(fresh=True)
+            tensor.block.elements = tensor.elements
             tensor.block.operation += 1
             tensor.block.references += 1
             tensor.offset, tensor.elements = 0, tensor.block.elements

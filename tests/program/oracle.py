@@ -65,7 +65,7 @@ class Reading:
         self.generations: list[Generation] = []
         self.use: dict[tuple[int, int, int], Generation] = {}
         self._current: dict[int, Generation] = {}
-        self._storage_of_tensor: dict[int, int] = {}
+        self._last_sight: dict[int, tuple[Sight, Generation | None]] = {}
         for now in range(len(self.timeline)):
             self._advance(now)
 
@@ -134,7 +134,7 @@ class Reading:
             if generation is not None:
                 generation.sights.append((position, sight))
                 self.use[position, moment, index] = generation
-            self._storage_of_tensor[sight.tensor_id] = sight.storage_id
+            self._last_sight[sight.tensor_id] = (sight, generation)
 
     def _start(self, now: int, sight: Sight, kind: str, owner: int) -> Generation:
         born = Generation(sight.storage_id, sight.device, kind, owner, now)
@@ -161,9 +161,11 @@ class Reading:
 
     def _appeared(self, position: int, sight: Sight) -> bool:
         """Tell whether a storage first seen as an input began in the window, without a node."""
-        earlier = self._storage_of_tensor.get(sight.tensor_id, sight.storage_id)
-        fresh = self.calls[position].kernel and sight.storage_id not in self._known
-        return earlier != sight.storage_id or fresh
+        if self.calls[position].kernel:
+            return sight.storage_id not in self._known
+        earlier, storage = self._last_sight.get(sight.tensor_id, (sight, None))
+        same_form = (earlier.shape, earlier.dtype) == (sight.shape, sight.dtype)
+        return storage is not None and storage.kind != "input" and same_form
 
     def _may_take(self, position: int, storage_id: int) -> bool:
         """Tell whether an operator was given a storage in the open, not by the kernel around it."""

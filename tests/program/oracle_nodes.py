@@ -20,6 +20,8 @@ class Sight:
     device: str
     bytes: int
     estimated: bool
+    shape: tuple[int, ...]
+    dtype: str
 
 
 @dataclass
@@ -71,7 +73,7 @@ def _sights(value: Any, kind: str, shape: Any, strides: Any) -> Iterator[Sight]:
         empty = storage_id == 0 or 0 in shape or extent == 0
         device = value[5].split(":")[0] if len(value) > 5 else ""
         size = 0 if empty else (offset + extent) * itemsize
-        yield Sight(tensor_id, storage_id, device, size, strides is None)
+        yield Sight(tensor_id, storage_id, device, size, strides is None, tuple(shape), kind)
         return
     for index, item in enumerate(_top_level_types(kind)):
         item_strides = None if strides is None else strides[index]

@@ -257,3 +257,35 @@ def test_node_tensor_and_storage_ids_are_three_worlds(tmp_path: Path) -> None:
     )
 
     assert lives(program) == [(3, "produced", 40, 4), (4, "produced", 40, 5), (901, "input", 40, 5)]
+
+
+def test_tensors_with_recycled_ids_over_inputs_are_inputs(tmp_path: Path) -> None:
+    """`ema.data.mul_()` makes a tensor at a recycled address for each weight, without a node."""
+    nodes = []
+    for k in range(3):
+        weight, average = T(20 + k, 30 + k, 0, 100, 4), T(7, 40 + k, 0, 100, 4)
+        nodes.append(operator(100 + 2 * k, "aten::mul_", inputs=[average], outputs=[average]))
+        nodes.append(operator(101 + 2 * k, "aten::add_", inputs=[average, weight]))
+    program = program_of(tmp_path, *nodes)
+    assert {storage.kind.value for storage in program.storages} == {"input"}
+    assert len(program.storages) == 6
+
+
+def test_a_storage_that_a_caller_holds_is_not_made_again_below(tmp_path: Path) -> None:
+    held, other = T(5, 6, 0, 100, 4), T(7, 8, 0, 100, 4)
+    program = program_of(
+        tmp_path,
+        operator(3, "ns::outer", inputs=[held], outputs=[other]),
+        operator(4, "ns::inner", 3, outputs=[held]),
+    )
+    assert [storage.storage_id for storage in program.storages] == [6, 8]
+
+
+def test_calls_of_two_threads_make_storages_of_their_own(tmp_path: Path) -> None:
+    program = program_of(
+        tmp_path,
+        operator(3, "ns::main", outputs=[T(5, 7, 0, 1000, 4)]),
+        operator(4, "ns::backward", outputs=[T(6, 7, 0, 1000, 4)], tid=2),
+        operator(8, "ns::inside", 3),
+    )
+    assert [storage.operation for storage in program.storages] == [1, 0]

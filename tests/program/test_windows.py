@@ -231,3 +231,29 @@ def test_execution_order_is_id_order_not_file_order(tmp_path: Path) -> None:
     assert operation_ids(program) == [3, 5]
     assert len(program.storages) == 1
     assert program.storages[0].kind.name == "PRODUCED"
+
+
+def test_an_operator_that_lost_its_parent_does_not_end_the_step(tmp_path: Path) -> None:
+    path = write_trace(
+        tmp_path / "trace.json",
+        mark(3, "ProfilerStep#1"),
+        operator(4, "aten::relu", 3, inputs=[T(5, 6, 0, 4, 4)], outputs=[T(7, 8, 0, 4, 4)]),
+        operator(9, "aten::to_padded_tensor", 0, outputs=[T(10, 11, 0, 4, 4)]),
+        operator(12, "aten::relu", 3, inputs=[T(10, 11, 0, 4, 4)], outputs=[T(13, 14, 0, 4, 4)]),
+    )
+    program = build_program(open_trace(path))
+    assert [operation.node.id for operation in program.operations] == [4, 9, 12]
+
+
+def test_the_whole_trace_is_chosen_where_no_step_holds_an_operator(tmp_path: Path) -> None:
+    path = write_trace(
+        tmp_path / "trace.json",
+        operator(3, "aten::relu", 2, inputs=[T(5, 6, 0, 4, 4)], outputs=[T(7, 8, 0, 4, 4)]),
+        mark(9, "ProfilerStep#1"),
+    )
+    assert select_window(open_trace(path)).name == "all"
+
+
+def test_a_number_finds_a_mark_written_with_blanks(tmp_path: Path) -> None:
+    path = write_trace(tmp_path / "trace.json", mark(3, "ProfilerStep # 4"))
+    assert select_window(open_trace(path), "4").name == "ProfilerStep # 4"
