@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from et_replay import __version__
 from et_replay.commands import info, replay
+from et_replay.commands.output import say
 from et_replay.errors import EtReplayError, UsageError
 
 _COMMANDS = {"replay": replay, "info": info}
@@ -23,16 +23,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = _parse(list(sys.argv[1:] if argv is None else argv))
         code: int = arguments.run(arguments)
-        print(end="", flush=True)
         return code
     except EtReplayError as error:
-        print(f"et_replay: error: {error}", file=sys.stderr)
+        say(f"et_replay: error: {error}")
         return error.exit_code
-    except BrokenPipeError:
-        # Whoever read stdout has left. Python flushes it once more at exit: let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except MemoryError:
+        say("et_replay: error: This machine's memory does not suffice for the input.")
+        return EtReplayError.exit_code
     except KeyboardInterrupt:
+        say("et_replay: interrupted")
         return 130
 
 

@@ -28,6 +28,9 @@ def run(arguments: argparse.Namespace) -> int:
     warn(program.notes, arguments.quiet)
     description = describe(program)
     write_result(
-        info_text(description), document("info", [info_object(description)]), arguments.json
+        info_text(description),
+        document("info", [info_object(description)]),
+        arguments.json,
+        arguments.force,
     )
     return 0

@@ -62,6 +62,21 @@ def device(text: str) -> str:
     return text
 
 
+class _Once(argparse.Action):
+    """Stores a value that may be given once."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{option_string} is given more than once; one trace is read at a time")
+        setattr(namespace, self.dest, values)
+
+
 def add_input(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what to read."""
     parser.add_argument(
@@ -70,6 +85,7 @@ def add_input(parser: argparse.ArgumentParser) -> None:
         "--trace-path",
         metavar="PATH",
         required=True,
+        action=_Once,
         help="the execution trace: JSON, plain or compressed by gzip or zstd; - is stdin",
     )
     parser.add_argument(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from et_replay.errors import EtReplayError, UsageError
+from et_replay.report.table import printable
 
 STDOUT = "-"
 
@@ -34,28 +35,45 @@ def check_destination(destination: str | None, force: bool, source: str) -> None
         raise UsageError(f"--json {destination}: the folder {folder} is not writable.")
 
 
-def write_result(text: str, document: str, destination: str | None) -> None:
+def write_result(text: str, document: str, destination: str | None, force: bool) -> None:
     """Print `text` for a person, and write `document` to where --json says, if it says so."""
     if destination == STDOUT:
-        print(document, end="")
+        _print(document)
         return
     if destination is not None:
-        _write_whole(Path(destination), document)
+        _write_whole(Path(destination), document, force)
     # A file's name may hold what stdout cannot.
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding))
+    _print(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
-def _write_whole(path: Path, content: str) -> None:
-    """Write a file that appears complete or not at all."""
+def _print(text: str) -> None:
+    """Write the result to stdout; that its reader has left is no failure."""
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit: let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise EtReplayError(f"Cannot write to stdout: {error.strerror}.") from error
+
+
+def _write_whole(path: Path, content: str, force: bool) -> None:
+    """Write a file that appears complete or not at all, and over another one only by `force`."""
     target = path.resolve()
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         try:
             partial.write_text(content, encoding="utf-8")
-            partial.replace(target)
+            if force:
+                partial.replace(target)
+            else:
+                os.link(partial, target)
         finally:
             partial.unlink(missing_ok=True)
+    except FileExistsError as error:
+        raise UsageError(f"{path} exists by now; --force overwrites it.") from error
     except OSError as error:
         raise EtReplayError(f"Cannot write {path}: {error.strerror}.") from error
 
@@ -65,7 +83,13 @@ def warn(notes: Iterable[str], quiet: bool) -> None:
     if quiet:
         return
     for note in notes:
-        print(f"warning: {note}", file=sys.stderr)
+        say(f"warning: {note}")
+
+
+def say(text: str) -> None:
+    """Print a line on stderr, if there is one."""
+    if sys.stderr is not None:
+        print(printable(text), file=sys.stderr)
 
 
 @contextmanager
@@ -73,7 +97,8 @@ def progress_bar(quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """Show progress on a terminal; what is yielded is to be called with (done, total)."""
     from tqdm import tqdm
 
-    with tqdm(unit=" operations", leave=False, disable=True if quiet else None) as bar:
+    hidden = True if quiet or sys.stderr is None else None
+    with tqdm(unit=" operations", leave=False, disable=hidden) as bar:
 
         def advance(done: int, total: int) -> None:
             bar.total = total

@@ -114,6 +114,8 @@ def run(arguments: argparse.Namespace) -> int:
         if error.name != "torch":
             raise
         raise ReplayError("A replay needs PyTorch, which is missing: pip install torch.") from error
+    except (ImportError, OSError) as error:
+        raise ReplayError(f"A replay needs PyTorch, which cannot be imported: {error}.") from error
     from et_replay.report.document import document
     from et_replay.report.replay import replay_object, replay_text
 
@@ -136,7 +138,12 @@ def run(arguments: argparse.Namespace) -> int:
         result = replay(program, options, progress)
     said = (*program.trace.notes, *program.notes)
     warn([note for note in result.notes if note not in said], arguments.quiet)
-    write_result(replay_text(result), document("replay", [replay_object(result)]), arguments.json)
+    write_result(
+        replay_text(result),
+        document("replay", [replay_object(result)]),
+        arguments.json,
+        arguments.force,
+    )
     return 0 if result.out_of_memory is None else OutOfMemoryError.exit_code
 
 

@@ -46,6 +46,7 @@ def open_trace(path: str | os.PathLike[str], *, strict: bool = False) -> Executi
         *filter(None, (source.damage, document.damage)),
         *notes.lost(headers.lost),
         *notes.repaired(headers.repairs),
+        *notes.repeated(int(np.count_nonzero(ids[1:] == ids[:-1]))),
         *notes.orphaned([node.id for node in orphans if node.is_operator]),
     ]
     if strict:

@@ -63,6 +63,11 @@ def lost(texts: Sequence[tuple[int | None, int]]) -> list[str]:
     return [f"Left out: {pieces} between the nodes ({size}{which})."]
 
 
+def repeated(count: int) -> list[str]:
+    """Say how many nodes have the id of another one."""
+    return [f"{counted(count, 'node')} with the id of another one, kept apart."] if count else []
+
+
 def orphaned(operators: Sequence[int]) -> list[str]:
     """Say which operators name a parent that is not there."""
     if not operators:
@@ -70,7 +75,8 @@ def orphaned(operators: Sequence[int]) -> list[str]:
     one = len(operators) == 1
     what = f"{counted(len(operators), 'operator')} {'names' if one else 'name'} a parent"
     root = "it counts as called from its" if one else "they count as called from their"
-    return [f"{what} that is not in the file (first: node {operators[0]}); {root} thread's root."]
+    lack = "that is not in the file before it"
+    return [f"{what} {lack} (first: node {operators[0]}); {root} thread's root."]
 
 
 def counted(number: int, noun: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import mmap
 import os
 import stat
@@ -35,7 +36,7 @@ def read_source(path: str | os.PathLike[str]) -> Source:
     piped = os.fspath(path) == STANDARD_INPUT
     name = "standard input" if piped else os.fspath(path)
     try:
-        packed = memoryview(sys.stdin.buffer.read() if piped else _read_file(path))
+        packed = memoryview(_read_standard_input() if piped else _read_file(path))
     except IsADirectoryError:
         raise TraceError(f"{name} is a folder; give the trace file in it.") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
@@ -48,10 +49,18 @@ def read_source(path: str | os.PathLike[str]) -> Source:
     return Source(name, _as_utf8(packed))
 
 
+def _read_standard_input() -> bytes:
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "it is closed")
+    return sys.stdin.buffer.read()
+
+
 def _read_file(path: str | os.PathLike[str]) -> bytes | mmap.mmap:
     """Map a file into memory; read what cannot be mapped, such as a pipe or an empty file."""
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
+        if stat.S_ISCHR(status.st_mode) and not file.isatty():
+            raise OSError(errno.EINVAL, "it is a device, not a file")
         if stat.S_ISREG(status.st_mode) and status.st_size:
             try:
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -71,7 +80,7 @@ def _zstd(name: str) -> tuple[Callable[[], Any], type[Exception]]:
     except ImportError:
         raise TraceError(
             f"{name} is compressed with zstd, which needs the package zstandard here: "
-            "pip install 'et_replay[zstd]'."
+            "pip install zstandard."
         ) from None
     return lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
 

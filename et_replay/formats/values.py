@@ -10,6 +10,7 @@ No decoder raises. What lacks the form that its type promises becomes `Opaque("d
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -20,6 +21,9 @@ Decoder = Callable[[Any, Any, Any], Value]  # of value, shape, strides; None whe
 Item = tuple[str, Decoder]
 
 DAMAGED = "damaged "
+
+# More elements than any tensor has; sizes in bytes stay far below what 64 bits hold.
+_TOO_MANY = 2**50
 
 # The observer nests two or three deep; decoders call each other once a level.
 _MAX_NESTING = 64
@@ -39,6 +43,7 @@ class ValueDecoders(dict[Any, Decoder]):
         super().__init__()
         self._dimensions: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._devices: dict[str, str] = {}
+        self._extents: dict[tuple[tuple[int, ...], tuple[int, ...] | None], bool] = {}
 
     def __missing__(self, type_name: object) -> Decoder:
         decoder = self._parse(type_name) if isinstance(type_name, str) else _unknown("")
@@ -102,6 +107,7 @@ class ValueDecoders(dict[Any, Decoder]):
 
     def _tensor(self, dtype: str) -> Decoder:
         dimensions, devices, check = self._dimensions, self._devices, self._check
+        extents, measure = self._extents, self._measure
         damaged = _damaged(f"Tensor({dtype})")
 
         def decode(value: Any, shape: Any, strides: Any) -> Value:
@@ -116,9 +122,15 @@ class ValueDecoders(dict[Any, Decoder]):
                 if strides is not None:
                     strides = tuple(strides)
                     strides = dimensions.get(strides) or check(strides)
+                    if len(strides) != len(size):
+                        strides = None
                 device = devices.get(device) or devices.setdefault(device, device)
                 # one sum tells at once whether all are integers
                 if (tensor_id + storage_id + offset + numel + itemsize).__class__ is not int:
+                    return damaged
+                if not (0 <= offset < _TOO_MANY and 0 <= numel < _TOO_MANY and 0 <= itemsize <= 64):
+                    return damaged
+                if not (extents.get((size, strides)) or measure(size, strides)):
                     return damaged
             except (TypeError, ValueError):
                 return damaged
@@ -131,10 +143,21 @@ class ValueDecoders(dict[Any, Decoder]):
         return decode
 
     def _check(self, dimensions: tuple[Any, ...]) -> tuple[int, ...]:
-        """Keep a shape, or strides, on first sight; raises TypeError where one is no integer."""
+        """Keep a shape, or strides, on first sight; raises where one is no size that can be."""
         if any(type(size) is not int for size in dimensions):
             raise TypeError("a dimension is not an integer")
+        if not all(0 <= size < _TOO_MANY for size in dimensions):
+            raise ValueError("a dimension is not the size of anything")
         return self._dimensions.setdefault(dimensions, dimensions)
+
+    def _measure(self, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> bool:
+        """Tell whether a tensor of this form can exist, and remember if so."""
+        steps = strides or (1,) * len(shape)
+        extent = 1 + sum((size - 1) * step for size, step in zip(shape, steps, strict=True))
+        possible = extent < _TOO_MANY and math.prod(shape) < _TOO_MANY
+        if possible:
+            self._extents[shape, strides] = True
+        return possible
 
 
 def _padded(column: Sequence[Any], count: int) -> list[Any]:

@@ -75,6 +75,6 @@ def _notes(generations: Generations) -> tuple[str, ...]:
     if estimated:
         notes.append(
             f"{estimated} of {len(generations.storages)} storages have estimated sizes:"
-            " the trace records no strides (schema before 1.1.1)."
+            " the trace lacks strides, which schemas before 1.1.1 do not have."
         )
     return tuple(notes)

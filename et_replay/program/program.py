@@ -108,6 +108,12 @@ class Program:
     notes: tuple[str, ...] = ()
 
     @property
+    def node_ids(self) -> tuple[int, int]:
+        """The ids of the first and the last node of the window; zeros if it has none."""
+        ids = self.trace.ids[self.window.begin : self.window.end]
+        return (int(ids[0]), int(ids[-1])) if len(ids) else (0, 0)
+
+    @property
     def tensor_to_last_node_id(self) -> list[int]:
         """The id of the last node that shows each tensor."""
         return [tensor.last_node_id for tensor in self.tensors]

@@ -11,7 +11,7 @@ from et_replay.errors import UsageError
 from et_replay.execution_trace import ExecutionTrace
 
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)")
-_ID_RANGE = re.compile(r"(\d+):(\d*)")
+_ID_RANGE = re.compile(r"(\d*):(\d*)")
 
 
 class Window(NamedTuple):
@@ -50,14 +50,17 @@ def select_window(trace: ExecutionTrace, text: str | None = None) -> Window:
         whole = Window("all", 0, len(trace))
         return next((w for w in ordered if has_operator(trace, w)), whole)
     if match := _ID_RANGE.fullmatch(text):
-        return _window_of_ids(trace, int(match[1]), int(match[2]) if match[2] else None)
+        return _window_of_ids(trace, int(match[1] or 0), int(match[2]) if match[2] else None)
     for window in choices:
         mark = _STEP.match(window.name)
         if text == window.name or (mark is not None and text == mark[1]):
             return window
     names = ", ".join(window.name for window in choices[:12])
     more = ", …" if len(choices) > 12 else ""
-    raise UsageError(f"{trace.source} has no window {text!r}; it has {names}{more}.")
+    raise UsageError(
+        f"{trace.source} has no window {text!r}; it has {names}{more}"
+        " (or first, last, all, node ids as 100:200)."
+    )
 
 
 def has_operator(trace: ExecutionTrace, window: Window) -> bool:

@@ -57,10 +57,24 @@ _BY_NAME = {alias: name for _, name, aliases in _TYPES for alias in aliases}
 _BY_CODE = {code: name for code, name, _ in _TYPES}
 
 
+_QUANTISED = frozenset(
+    getattr(torch, name) for name in ("qint8", "quint8", "qint32", "quint4x2", "quint2x4")
+)
+
+
 def torch_dtype(name: str) -> torch.dtype | None:
     """Return the dtype of a C++ type, None if it is unknown or this build of torch lacks it."""
     found = getattr(torch, _BY_NAME.get(name, ""), None)
     return found if isinstance(found, torch.dtype) else None
+
+
+def is_stood_for_by_bytes(name: str) -> bool:
+    """Tell whether tensors of this type are created as raw bytes, as torch can make no others.
+
+    Those are types that this torch lacks, and quantised ones: their scales are not in a trace.
+    """
+    dtype = torch_dtype(name)
+    return dtype is None or dtype in _QUANTISED
 
 
 def scalar_type(code: int) -> torch.dtype | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
-from et_replay.errors import EtReplayError, OutOfMemoryError
+from et_replay.errors import EtReplayError, OutOfMemoryError, ReplayError
+from et_replay.events import Action
 from et_replay.program.allocations import allocation_events
 from et_replay.program.program import Program
 from et_replay.program.schedule import schedule
@@ -29,6 +32,7 @@ from et_replay.replay.result import (
 from et_replay.replay.room import Room
 from et_replay.replay.target import Target, choose_target
 from et_replay.replay.tensor_store import TensorStore
+from et_replay.units import format_bytes
 
 Progress = Callable[[int, int], None]
 
@@ -63,9 +67,12 @@ class _Replay:
         self._contents = prepared.contents
         self._store = TensorStore(program, target, prepared.contents, options.seed)
         self._memory = self._new_memory()
+        if target.device.type == "cpu":
+            _check_host_memory(program, options)
         steady = options.device_memory_threshold == 1
         self._first_run = FirstRun(self._store, options.on_unsupported, steady)
         self._flushes = Flushes()
+        self._reached = 0
         self._times: list[int] = []
 
     def result(self) -> ReplayResult:
@@ -83,9 +90,10 @@ class _Replay:
             simulated=self._target.simulated,
             mode=self._options.mode.value,
             window=self._program.window.name,
+            node_ids=self._program.node_ids,
             device_memory=self._memory.capacity,
             library_workspace=self._options.library_workspace,
-            coverage=_coverage(self._operations),
+            coverage=_coverage(self._operations, self._reached),
             iteration_times=self._times,
             memory=self._memory.peaks(),
             flushes=self._flushes,
@@ -152,7 +160,7 @@ class _Replay:
         threshold = self._options.device_memory_threshold
         room = Room(self._program, self._steps, self._memory, self._store, threshold)
         step = room.step if threshold < 1 else self._memory.step if self._target.simulated else None
-        operation = None
+        k, operation = 0, None
         try:
             for k, operation in enumerate(self._operations):
                 if step is not None:
@@ -171,7 +179,9 @@ class _Replay:
                         bind_results(slots, call.outputs, result)
                 for slot in operation.cleared:
                     slots[slot] = None
+            self._reached = len(self._operations)
         except (OutOfMemoryError, torch.OutOfMemoryError) as error:
+            self._reached = max(self._reached, k)
             raise _located(error, operation, self._memory) from None
         finally:
             self._flushes = room.flushes
@@ -196,6 +206,21 @@ class _Replay:
         ]
 
 
+def _check_host_memory(program: Program, options: ReplayOptions) -> None:
+    """Refuse what this machine cannot hold: its kernel would end the process without a word."""
+    events = allocation_events(program, options.mode)
+    signed = np.where(events.action == Action.ALLOC, events.size, -events.size)
+    needed = int(signed.cumsum().max(initial=0))
+    if options.device_memory is not None:
+        needed = min(needed, options.device_memory)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise ReplayError(
+            f"The replay needs {format_bytes(needed)} on cpu, and this machine has"
+            f" {format_bytes(there)}; --device meta needs none."
+        )
+
+
 def _located(
     error: OutOfMemoryError | torch.OutOfMemoryError,
     operation: PreparedOperation | None,
@@ -215,7 +240,8 @@ def _without_frames(error: OutOfMemoryError) -> OutOfMemoryError:
     return error.with_traceback(None)
 
 
-def _coverage(operations: list[PreparedOperation]) -> Coverage:
+def _coverage(all_operations: list[PreparedOperation], reached: int) -> Coverage:
+    operations = all_operations[:reached]
     outcomes = Counter(operation.outcome for operation in operations)
     reasons = Counter(
         (operation.name, operation.outcome, reason)
@@ -230,4 +256,5 @@ def _coverage(operations: list[PreparedOperation]) -> Coverage:
             Reason(name, count, outcome, reason)
             for (name, outcome, reason), count in reasons.most_common()
         ],
+        not_reached=len(all_operations) - reached,
     )

@@ -83,6 +83,7 @@ class FirstRun:
 
 
 def _sentence(error: Exception) -> str:
-    """Take the first line of an exception's text, which in PyTorch is the message."""
+    """Name an exception, with the first line of its text, which in PyTorch is the message."""
     lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
+    name = type(error).__name__
+    return f"{name}: {lines[0].rstrip('.')}" if lines else name

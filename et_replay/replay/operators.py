@@ -61,6 +61,21 @@ def base_name(overload: OpOverload) -> str:
     return str(overload._schema.name)
 
 
+def full_name(overload: OpOverload) -> str:
+    """Return `aten::add.Tensor` for that overload, `aten::relu` for the default one."""
+    schema = overload._schema
+    name, which = str(schema.name), str(schema.overload_name)
+    return f"{name}.{which}" if which else name
+
+
+def recorded_name(node: Node) -> str:
+    """Return `namespace::name.overload` as the node's schema begins, "" if it has none."""
+    match = _SCHEMA.match(node.op_schema)
+    if match is None:
+        return node.op_schema
+    return f"{match['name']}.{match['overload']}" if match["overload"] else match["name"]
+
+
 def resolve(node: Node) -> OpOverload:
     """Find the overload that `node` recorded.
 

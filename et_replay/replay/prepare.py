@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from et_replay.execution_trace import tensors
+from et_replay.execution_trace import Node, tensors
 from et_replay.program.program import Call, Operation, Program
 from et_replay.program.schedule import Mode
 from et_replay.replay.arguments import BoundCall, bind
 from et_replay.replay.contents import Contents
 from et_replay.replay.drift import steady_storages
+from et_replay.replay.dtypes import is_stood_for_by_bytes
 from et_replay.replay.equivalents import executable
-from et_replay.replay.operators import Unresolvable, has_kernel, is_data_dependent, resolve
+from et_replay.replay.operators import (
+    Unresolvable,
+    full_name,
+    has_kernel,
+    is_data_dependent,
+    recorded_name,
+    resolve,
+)
 from et_replay.replay.prepared import (
     PreparedCall,
     PreparedOperation,
@@ -26,6 +34,9 @@ from et_replay.replay.rules import requirements
 from et_replay.replay.slot_lifetimes import assign_clearing, permanent_slots
 from et_replay.replay.target import Target
 from et_replay.replay.uninitialised import storages_filled_unseen
+
+_TOUCH_FILES = frozenset({"aten::from_file", "aten::save", "aten::load"})
+"""Traces come from strangers: a replay leaves the file system alone."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +109,11 @@ class Preparer:
             return stand_in(call.outputs)
         overload = resolve(call.node)
         kind = self._kind(call)
+        _refuse_unplayable(call.node)
+        recorded, found = recorded_name(call.node), full_name(overload)
+        if recorded not in ("", found):
+            reason = f"torch has no operator {recorded}; {found} ran"
+            prepared.degrade(Outcome.EXECUTED, reason)
         conforms = is_data_dependent(overload, call.node)
         if kind == "meta" and (conforms or _returns_only_scalars(call)):
             raise Unresolvable("its result depends on data, and meta tensors have none")
@@ -167,6 +183,15 @@ class Preparer:
         }
         kind = self._target.device.type
         return next(iter(kinds)) if kinds and kind not in kinds else kind
+
+
+def _refuse_unplayable(node: Node) -> None:
+    """Raise Unresolvable for what must not, or cannot, run in the form that was recorded."""
+    if node.name in _TOUCH_FILES:
+        raise Unresolvable("it reads or writes files, and those of the job are not here")
+    for ref in tensors((*node.inputs, *node.outputs)):
+        if ref.defined and is_stood_for_by_bytes(ref.dtype):
+            raise Unresolvable(f"tensors of type {ref.dtype} cannot be made from a trace")
 
 
 def _slots(slot: tuple[int, ...], flats: Iterable[int]) -> tuple[int, ...]:

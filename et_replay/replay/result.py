@@ -32,16 +32,20 @@ class Reason:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Top-level operations, each counted once: total = executed + substituted + skipped."""
+    """Top-level operations of the window, each counted once: `total` is the sum of the others.
+
+    `not_reached` are those behind a failure for want of memory in the first iteration.
+    """
 
     executed: int
     substituted: int
     skipped: int
     reasons: Sequence[Reason] = ()
+    not_reached: int = 0
 
     @property
     def total(self) -> int:
-        return self.executed + self.substituted + self.skipped
+        return self.executed + self.substituted + self.skipped + self.not_reached
 
 
 @dataclass(frozen=True)
@@ -79,13 +83,17 @@ class LiveStorage:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """One replay of one trace window on one device; `notes` says what else a reader must know."""
+    """One replay of one trace window on one device.
+
+    `node_ids` are the first and the last of the window; `notes` says what else a reader must know.
+    """
 
     trace: str
     device: str
     simulated: bool
     mode: str
     window: str
+    node_ids: tuple[int, int]
     device_memory: int
     library_workspace: int
     coverage: Coverage

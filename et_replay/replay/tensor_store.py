@@ -10,7 +10,7 @@ import torch
 from et_replay.errors import ReplayError
 from et_replay.program.program import Program, Tensor
 from et_replay.replay.contents import Contents
-from et_replay.replay.dtypes import torch_dtype
+from et_replay.replay.dtypes import is_stood_for_by_bytes, torch_dtype
 from et_replay.replay.prepared import Slots
 from et_replay.replay.target import Target
 from et_replay.replay.values import fill
@@ -103,8 +103,9 @@ class TensorStore:
 
 
 def _dtype(tensor: Tensor) -> torch.dtype:
-    """Return the dtype to create `tensor` in: raw bytes for a type that this torch lacks."""
-    return torch_dtype(tensor.dtype) or torch.uint8
+    """Return the dtype to create `tensor` in."""
+    dtype = None if is_stood_for_by_bytes(tensor.dtype) else torch_dtype(tensor.dtype)
+    return dtype or torch.uint8
 
 
 def _bytes_needed(tensor: Tensor) -> int:

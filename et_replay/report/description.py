@@ -68,6 +68,7 @@ class Description:
     nodes: int
     windows: Sequence[WindowContent]
     window: str
+    node_ids: tuple[int, int]
     operations: int
     operators: Sequence[tuple[str, int]]
     device: str
@@ -93,6 +94,7 @@ def describe(program: Program) -> Description:
         nodes=len(trace),
         windows=[WindowContent(w.name, len(nest(trace, w).top_level())) for w in windows(trace)],
         window=program.window.name,
+        node_ids=program.node_ids,
         operations=len(program.operations),
         operators=names.most_common(),
         device=program.device,

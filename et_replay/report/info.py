@@ -18,6 +18,8 @@ def info_text(description: Description) -> str:
     parts = [fields(_summary(description))]
     shown = description.operators[:_SHOWN]
     rows = [(name, str(count)) for name, count in shown]
+    if len(description.operators) > _SHOWN:
+        rows.append((f"and {len(description.operators) - _SHOWN} more", ""))
     title = f"Operators ({len(description.operators)} names)"
     parts.append(section(title, table(("operator", "count"), rows, right=("count",))))
     if description.obstacles:
@@ -33,6 +35,7 @@ def info_object(description: Description) -> JsonObject:
         "nodes": description.nodes,
         "windows": [{"name": w.name, "operations": w.operations} for w in description.windows],
         "window": description.window,
+        "window_node_ids": list(description.node_ids),
         "operations": {"total": description.operations},
         "operators": [{"name": name, "count": count} for name, count in description.operators],
         "device": description.device,
@@ -66,7 +69,12 @@ def _summary(description: Description) -> Iterator[tuple[str, str]]:
     yield "Trace", f"{description.trace}, schema {description.schema}, {description.nodes} nodes"
     windows = [f"{window.name} ({window.operations} operations)" for window in description.windows]
     yield "Windows", _some(windows)
-    yield "Described", f"window {description.window}: {description.operations} operations"
+    first, last = description.node_ids
+    yield (
+        "Described",
+        f"window {description.window}, nodes {first} to {last}: "
+        f"{description.operations} operations",
+    )
     yield "Devices", ", ".join(description.devices) or "none"
     yield (
         "Storages",

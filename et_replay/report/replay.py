@@ -37,11 +37,13 @@ def replay_object(result: ReplayResult) -> JsonObject:
         "device_memory_bytes": result.device_memory,
         "tensor_allocation_mode": result.mode,
         "window": result.window,
+        "window_node_ids": list(result.node_ids),
         "operations": {
             "total": coverage.total,
             Outcome.EXECUTED.value: coverage.executed,
             Outcome.SUBSTITUTED.value: coverage.substituted,
             Outcome.SKIPPED.value: coverage.skipped,
+            "not_reached": coverage.not_reached,
         },
         "reasons": [
             {
@@ -72,14 +74,15 @@ def _summary(result: ReplayResult) -> Iterator[tuple[str, str]]:
     coverage, memory = result.coverage, result.memory
     size = format_bytes(result.device_memory)
     kind = f"memory simulated, {size}" if result.simulated else f"memory measured, {size}"
-    yield "Trace", f"{result.trace}, window {result.window}"
+    first, last = result.node_ids
+    yield "Trace", f"{result.trace}, window {result.window} (nodes {first} to {last})"
     yield "Device", f"{result.device}, {kind}"
     yield "Mode", result.mode
     yield (
         "Operations",
         f"{coverage.total} in the window: {coverage.executed} executed, "
         f"{coverage.substituted} substituted, {coverage.skipped} skipped"
-        + (" (planned: the replay ended early)" if result.out_of_memory else ""),
+        + (f", {coverage.not_reached} not reached" if coverage.not_reached else ""),
     )
     yield "Time", _time_text(result)
     yield (

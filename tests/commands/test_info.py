@@ -20,7 +20,7 @@ def test_a_trace_is_described_on_one_screen(
     assert out.replace(str(trace_file), "step.json") == textwrap.dedent(f"""\
         Trace         step.json, schema {LATEST}, 6 nodes
         Windows       ProfilerStep#3 (3 operations)
-        Described     window ProfilerStep#3: 3 operations
+        Described     window ProfilerStep#3, nodes 9 to 12: 3 operations
         Devices       cuda:0
         Storages      5 under 5 ids, 0 of which name several
                       input: 2, 2.00 MiB
@@ -82,4 +82,4 @@ def test_a_trace_without_operators_is_described_as_such(
 ) -> None:
     file = write_trace(tmp_path / "empty.json")
     assert main(["info", "--trace", str(file)]) == 0
-    assert "window all: 0 operations" in capsys.readouterr().out
+    assert "window all, nodes 1 to 2: 0 operations" in capsys.readouterr().out

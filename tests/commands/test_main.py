@@ -87,7 +87,7 @@ def test_control_c_ends_with_130(
 
     monkeypatch.setattr(info, "open_trace", interrupted)
     assert main(["info", "--trace", "step.json"]) == 130
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "et_replay: interrupted\n")
 
 
 def test_a_name_that_stdout_cannot_hold_is_written_escaped(trace_file: Path) -> None:
@@ -104,4 +104,4 @@ def test_a_reader_that_leaves_is_no_traceback(trace_file: Path) -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.returncode == 1
+    assert process.returncode == 0

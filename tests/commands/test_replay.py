@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_written_whole_is_not_written_at_all(
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", refuse)
+    monkeypatch.setattr("os.link", refuse)
     file = tmp_path / "result.json"
     assert replay(trace_file, "--json", str(file)) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["step.json"]

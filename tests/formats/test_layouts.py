@@ -253,7 +253,7 @@ def test_orphans_hang_below_the_last_root_of_their_thread_before_them(read_nodes
     assert read.ids.tolist() == [1, 2, 10, 12, 13, 14]
     assert read.parents.tolist() == [-1, 0, 1, 0, 3, -1]
     assert read.notes == (
-        "3 operators name a parent that is not in the file (first: node 10); "
+        "3 operators name a parent that is not in the file before it (first: node 10); "
         "they count as called from their thread's root.",
     )
 
@@ -277,7 +277,7 @@ def test_failed_input_capture_keeps_the_operator_with_its_outputs(read_nodes):
     assert read.node(2).op_schema == schema
     assert read.node(2).outputs[0].storage_id == 44
     assert read.notes == (
-        "1 operator names a parent that is not in the file (first: node 9); "
+        "1 operator names a parent that is not in the file before it (first: node 9); "
         "it counts as called from its thread's root.",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from replay.tiny_traces import MIB, call, floats, run
 from et_replay.errors import ReplayError
 from et_replay.program import Mode, Program
 from et_replay.replay.result import LiveStorage
+from et_replay.units import format_bytes
 
 PRE, LAZY = Mode.PRE_ALLOCATE, Mode.LAZY_ALLOCATE
 DEVICES = ["cpu", "meta"]
@@ -116,12 +118,14 @@ def test_a_machine_without_the_memory_to_run_the_operators_is_an_error_with_the_
     host = floats(11, 2**48, device="cpu")
     program = program_of(tmp_path, call(20, "relu_", [host], [host]))
 
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
     with pytest.raises(ReplayError) as caught:
         run(program, PRE, "cpu", device_memory=2**50)
 
     assert str(caught.value) == (
-        "Cannot allocate 1.00 PiB on cpu: this machine's memory is used up; --device meta needs"
-        " none."
+        f"The replay needs 1.00 PiB on cpu, and this machine has {format_bytes(memory)};"
+        " --device meta needs none."
     )
     assert run(program, PRE, "meta", device_memory=2**50).out_of_memory is None
 

@@ -23,6 +23,7 @@ RESULT = ReplayResult(
     simulated=True,
     mode="lazy",
     window="ProfilerStep#4",
+    node_ids=(10, 90),
     device_memory=80 * 2**30,
     library_workspace=0,
     coverage=Coverage(
@@ -66,7 +67,7 @@ def text(block: str) -> str:
 
 def test_the_summary_says_what_ran_where_in_what_time_and_memory() -> None:
     assert replay_text(RESULT) == text("""
-        Trace        step.json.gz, window ProfilerStep#4
+        Trace        step.json.gz, window ProfilerStep#4 (nodes 10 to 90)
         Device       cpu, memory simulated, 80.0 GiB
         Mode         lazy
         Operations   100 in the window: 98 executed, 2 substituted, 0 skipped
@@ -92,7 +93,7 @@ def test_an_out_of_memory_names_the_operation_the_request_and_what_is_live() -> 
           1.00 GiB      1  produced  aten::relu
         """)
     assert f"\n\n{expected}\n" in replay_text(FAILURE)
-    assert "0 skipped (planned: the replay ended early)" in replay_text(FAILURE)
+    assert "100 in the window: 98 executed, 2 substituted, 0 skipped" in replay_text(FAILURE)
     assert "none: no measured iteration came to its end" in replay_text(FAILURE)
 
 
@@ -116,7 +117,14 @@ def test_the_object_has_the_documented_keys() -> None:
         "device_memory_bytes": 85_899_345_920,
         "tensor_allocation_mode": "lazy",
         "window": "ProfilerStep#4",
-        "operations": {"total": 100, "executed": 98, "substituted": 2, "skipped": 0},
+        "window_node_ids": [10, 90],
+        "operations": {
+            "total": 100,
+            "executed": 98,
+            "substituted": 2,
+            "skipped": 0,
+            "not_reached": 0,
+        },
         "reasons": [
             {
                 "name": "triton_poi_fused_0",
