@@ -1,14 +1,21 @@
 // The Python face of the native code: the module et_replay._core. No other file knows Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "caching.hpp"
 #include "simulation.hpp"
 
 namespace nb = nanobind;
@@ -44,12 +51,40 @@ class Events {
   Column<std::int64_t> storage_, size_, stream_;
 };
 
-void run(Simulation& simulation, const Events& events, std::int64_t begin, std::int64_t end) {
+using AddressColumn = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void run(Simulation& simulation, const Events& events, std::int64_t begin, std::int64_t end,
+         bool keep_going, std::optional<AddressColumn> addresses) {
   if (begin < 0 || end > events.rows()) {
     throw std::out_of_range("The events to run are outside the " + std::to_string(events.rows()) +
                             " events there are.");
   }
-  simulation.run(events.columns(), begin, end);
+  if (addresses && static_cast<std::int64_t>(addresses->shape(0)) != end - begin) {
+    throw std::invalid_argument("The addresses differ in number from the events to run.");
+  }
+  simulation.run(events.columns(), begin, end, keep_going, addresses ? addresses->data() : nullptr);
+}
+
+// A block to start with: size, requested size, storage (-1: inactive), only active.
+using BlockState = std::tuple<Bytes, Bytes, std::int64_t, bool>;
+
+void restore(Simulation& simulation, Address address, std::int64_t stream, bool small,
+             bool expandable, PoolId pool, const std::vector<BlockState>& states) {
+  if (states.empty()) throw std::invalid_argument("A segment to start with has no blocks.");
+  SegmentView segment{small ? PoolKind::small : PoolKind::large, static_cast<Stream>(stream), pool,
+                      expandable, {}};
+  std::vector<std::int64_t> storages;
+  for (const auto& [size, requested, storage, only_active] : states) {
+    Block& block = segment.blocks.emplace_back();
+    block.address = address;
+    block.size = size;
+    block.requested = requested;
+    block.allocated = storage >= 0 && !only_active;
+    block.pending = storage >= 0 && only_active ? 1 : 0;
+    storages.push_back(storage);
+    address += static_cast<Address>(size);
+  }
+  simulation.restore(segment, storages);
 }
 
 template <PoolCounter Statistics::* counter>
@@ -74,93 +109,151 @@ nb::dict memory_stats(const Simulation& simulation) {
     add(stats, name + ".small_pool", counter.small);
     add(stats, name + ".large_pool", counter.large);
   }
+  for (const NamedOversize& named : named_oversizes) {
+    add(stats, named.name, statistics.*named.counter);
+  }
   for (const NamedTotal& named : named_totals) stats[named.name] = statistics.*named.total;
+  const auto* caching = dynamic_cast<const CachingAllocator*>(&simulation.allocator());
+  const Bytes limit = caching == nullptr ? unlimited : caching->settings().max_split_size;
+  stats["max_split_size"] = limit == unlimited ? -1 : limit;
   return stats;
 }
 
-// Segments and blocks with the keys of torch.cuda.memory_snapshot().
-nb::list segments(const Simulation& simulation) {
-  nb::list result;
+// Address, stream, whether small and expandable, pool and blocks: what restore() takes.
+using SegmentState =
+    std::tuple<Address, Stream, bool, bool, PoolId, std::vector<BlockState>>;
+
+std::vector<SegmentState> segments(const Simulation& simulation) {
+  const std::map<Address, std::int64_t> owners = simulation.owners();
+  std::vector<SegmentState> states;
   for (const SegmentView& view : simulation.allocator().segments()) {
-    nb::list blocks;
-    Bytes total = 0;
+    std::vector<BlockState> blocks;
     for (const Block& block : view.blocks) {
-      nb::dict entry;
-      entry["address"] = block.address;
-      entry["size"] = block.size;
-      entry["requested_size"] = block.requested;
-      entry["state"] = block.allocated ? "active_allocated" : "inactive";
-      blocks.append(entry);
-      total += block.size;
+      const std::int64_t owner = block.is_active() ? owners.at(block.address) : -1;
+      blocks.emplace_back(block.size, block.requested, owner,
+                          block.is_active() && !block.allocated);
     }
-    nb::dict segment;
-    segment["address"] = view.blocks.front().address;
-    segment["total_size"] = total;
-    segment["stream"] = view.stream;
-    segment["segment_type"] = view.kind == PoolKind::small ? "small" : "large";
-    segment["blocks"] = blocks;
-    result.append(segment);
+    states.emplace_back(view.blocks.front().address, view.stream, view.kind == PoolKind::small,
+                        view.expandable, view.pool, std::move(blocks));
+  }
+  return states;
+}
+
+nb::list trace(Simulation& simulation) {
+  nb::list result;
+  for (const TraceEntry& entry : simulation.allocator().trace().entries) {
+    result.append(nb::make_tuple(trace_action_names[static_cast<int>(entry.action)], entry.address,
+                                 entry.size, entry.stream,
+                                 nb::make_tuple(entry.pool.first, entry.pool.second)));
   }
   return result;
 }
 
-// Python's OutOfMemoryError carries the figures of ours as attributes.
-void translate_out_of_memory(const std::exception_ptr& pointer, void* type) {
+nb::list policy_list() {
+  nb::list result;
+  for (const Policy& policy : policies()) result.append(nb::make_tuple(policy.name, policy.help));
+  return result;
+}
+
+// Python's errors carry the figures of ours.
+void translate(const std::exception_ptr& pointer, void* type) {
   try {
     std::rethrow_exception(pointer);
   } catch (const OutOfMemory& error) {
     nb::object exception = nb::borrow(static_cast<PyObject*>(type))(error.what());
-    exception.attr("requested") = error.requested;
-    exception.attr("segment") = error.segment;
-    exception.attr("capacity") = error.capacity;
-    exception.attr("allocated") = error.allocated;
-    exception.attr("reserved") = error.reserved;
-    exception.attr("largest_free") = error.largest_free;
+    exception.attr("failure") = nb::cast(error);
+    PyErr_SetObject(static_cast<PyObject*>(type), exception.ptr());
+  }
+}
+
+void translate_undefined(const std::exception_ptr& pointer, void* type) {
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const UndefinedBehavior& error) {
+    nb::object exception = nb::borrow(static_cast<PyObject*>(type))(error.what());
     exception.attr("event") = error.event;
     PyErr_SetObject(static_cast<PyObject*>(type), exception.ptr());
   }
 }
 
-}  // namespace
-
-NB_MODULE(_core, module) {
-  module.attr("__doc__") = "Native allocators over a simulated device.";
-
+void define_errors(nb::module_& module) {
+  nb::class_<OutOfMemory>(module, "Failure")
+      .def_ro("requested", &OutOfMemory::requested)
+      .def_ro("segment", &OutOfMemory::segment)
+      .def_ro("capacity", &OutOfMemory::capacity)
+      .def_ro("limit", &OutOfMemory::limit)
+      .def_ro("allocated", &OutOfMemory::allocated)
+      .def_ro("reserved", &OutOfMemory::reserved)
+      .def_ro("largest_free", &OutOfMemory::largest_free)
+      .def_ro("event", &OutOfMemory::event);
   nb::exception<OutOfMemory> out_of_memory(module, "OutOfMemoryError");
-  nb::register_exception_translator(translate_out_of_memory, out_of_memory.ptr());
+  nb::register_exception_translator(translate, out_of_memory.ptr());
+  nb::exception<UndefinedBehavior> undefined(module, "UndefinedBehaviorError");
+  nb::register_exception_translator(translate_undefined, undefined.ptr());
+}
 
-  nb::class_<Events>(module, "Events")
-      .def(nb::init<Column<std::int8_t>, Column<std::int64_t>, Column<std::int64_t>,
-                    Column<std::int64_t>>(),
-           nb::arg("action"), nb::arg("storage"), nb::arg("size"), nb::arg("stream"));
-
-  nb::class_<Simulation>(module, "Simulation")
+void define_calls(nb::class_<Simulation>& simulation) {
+  simulation
       .def(
           "__init__",
-          [](Simulation* self, Bytes capacity, bool tie_by_address, std::vector<Address> recorded) {
-            const TieOrder tie_order = tie_by_address ? TieOrder::address : TieOrder::segment;
-            new (self) Simulation(capacity, tie_order, std::move(recorded));
+          [](Simulation* self, Bytes capacity, const std::string& allocator,
+             const std::string& settings, const std::string& torch_version,
+             std::vector<Address> device_addresses) {
+            new (self) Simulation(capacity, allocator, settings, version_of(torch_version),
+                                  std::move(device_addresses));
           },
-          nb::arg("capacity"), nb::kw_only(), nb::arg("tie_by_address") = false,
-          nb::arg("recorded_addresses") = std::vector<Address>{})
+          nb::arg("capacity"), nb::kw_only(), nb::arg("allocator") = "native",
+          nb::arg("settings") = "", nb::arg("torch_version") = "2.14",
+          nb::arg("device_addresses") = std::vector<Address>{})
+      .def("restore", &restore, nb::arg("address"), nb::arg("stream"), nb::arg("small"),
+           nb::arg("expandable"), nb::arg("pool"), nb::arg("blocks"))
       .def(
           "allocate",
           [](Simulation& self, std::int64_t storage, Bytes size, std::int64_t stream) {
             self.allocate(storage, size, static_cast<Stream>(stream));
           },
           nb::arg("storage"), nb::arg("size"), nb::arg("stream") = 0)
-      .def("free", &Simulation::free, nb::arg("storage"))
-      .def("run", &run, nb::arg("events"), nb::arg("begin"), nb::arg("end"))
+      .def(
+          "free", [](Simulation& self, std::int64_t storage) { self.free(storage); },
+          nb::arg("storage"))
+      .def("run", &run, nb::arg("events"), nb::arg("begin"), nb::arg("end"), nb::kw_only(),
+           nb::arg("keep_going") = false, nb::arg("addresses") = nb::none());
+}
+
+void define_figures(nb::class_<Simulation>& simulation) {
+  simulation.def("failures", &Simulation::failures)
+      .def("unexpected", &Simulation::unexpected)
       .def("address", &Simulation::address, nb::arg("storage"))
       .def("empty_cache", [](Simulation& self) { self.allocator().empty_cache(); })
       .def("reset_peaks", [](Simulation& self) { self.allocator().reset_peaks(); })
+      .def("set_fraction", [](Simulation& self, double f) { self.allocator().set_fraction(f); },
+           nb::arg("fraction"))
+      .def("record_trace", [](Simulation& self) { self.allocator().trace().enabled = true; })
       .def_prop_ro("allocated", &current<&Statistics::allocated_bytes>)
       .def_prop_ro("active", &current<&Statistics::active_bytes>)
       .def_prop_ro("reserved", &current<&Statistics::reserved_bytes>)
       .def_prop_ro("capacity",
                    [](const Simulation& self) { return self.allocator().device().capacity(); })
       .def("memory_stats", &memory_stats)
-      .def("segments", &segments);
+      .def("segments", &segments)
+      .def("trace", &trace);
+}
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  module.attr("__doc__") = "Native allocators over a simulated device.";
+  define_errors(module);
+  module.def("policies", &policy_list);
+
+  nb::class_<Events>(module, "Events")
+      .def(nb::init<Column<std::int8_t>, Column<std::int64_t>, Column<std::int64_t>,
+                    Column<std::int64_t>>(),
+           nb::arg("action"), nb::arg("storage"), nb::arg("size"), nb::arg("stream"));
+
+  nb::class_<Simulation> simulation(module, "Simulation");
+  define_calls(simulation);
+  define_figures(simulation);
 }
 
 }  // namespace et_replay

@@ -1,4 +1,4 @@
-// A block: a run of bytes of one segment, handed out or free, linked to the blocks beside it.
+// A block: a run of bytes of one segment, handed out, free or unmapped, linked to those beside it.
 #pragma once
 
 #include <deque>
@@ -7,7 +7,8 @@
 
 namespace et_replay {
 
-class FreeList;
+struct Shelf;
+struct ExpandableSegment;
 
 struct Block {
   Address address = 0;
@@ -16,11 +17,17 @@ struct Block {
   std::uint64_t order = 0;  // of free blocks of one size the lowest is taken, see TieOrder
   Block* previous = nullptr;
   Block* next = nullptr;
-  FreeList* home = nullptr;  // the list of its pool and stream, where it returns when freed
+  Shelf* home = nullptr;                 // the pool and stream it belongs to
+  ExpandableSegment* segment = nullptr;  // nullptr: the segment came from the device in one piece
+  std::uint64_t age_base = 0;            // the searches of its pool when it became free
+  std::int32_t pending = 0;              // events to complete before it is free
   bool allocated = false;
+  bool mapped = true;
+  bool has_users = false;  // other streams use it
 
   Address end() const { return address + static_cast<Address>(size); }
   bool shares_segment() const { return previous != nullptr || next != nullptr; }
+  bool is_active() const { return allocated || pending > 0 || has_users; }
 };
 
 // Owns all blocks. Slots of destroyed ones are used again, so memory follows the most blocks alive

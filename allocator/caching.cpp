@@ -1,107 +1,198 @@
-// What PyTorch's allocator tries, in its order: a cached block, a new segment, and a new segment
-// once more after all cached ones went back to the device.
+// Handing blocks out and taking them back: search, split, merge, and waiting for other streams.
 #include "caching.hpp"
 
-#include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 namespace et_replay {
+
+CachingAllocator::CachingAllocator(Device& device, Settings settings, Version version)
+    : Allocator(device), version_(version), tie_order_(version.tie_order()), settings_(settings) {
+  if (settings.memory_fraction < 1) set_fraction(settings.memory_fraction);
+}
+
+void CachingAllocator::set_fraction(double fraction) {
+  if (!(fraction >= 0 && fraction <= 1)) {
+    throw std::invalid_argument("The memory fraction must lie between 0 and 1.");
+  }
+  limit_.reset();
+  if (fraction == 1 && !version_.full_fraction_limits()) return;
+  limit_ = static_cast<Bytes>(fraction * static_cast<double>(device_.capacity()));
+}
+
+CachingAllocator::Request CachingAllocator::request_for(Bytes requested, Stream stream) {
+  const Bytes rounded = rounded_size(requested, settings_);
+  PrivatePool* owner = pools_.is_routed() ? pools_.route(stream) : nullptr;
+  const bool small = pool_kind(rounded) == PoolKind::small;
+  Pool& pool = owner == nullptr ? (small ? small_ : large_) : (small ? owner->small : owner->large);
+  return {requested, rounded, segment_size(rounded, settings_), &pool.shelf(stream),
+          settings_.expandable_segments};
+}
 
 Block* CachingAllocator::allocate(Bytes requested, Stream stream) {
   if (requested == 0) return nullptr;
   if (requested < 0) throw std::invalid_argument("A request must not be negative.");
   if (requested >= absurd_request) throw out_of_memory(requested);
-  const Bytes rounded = rounded_size(requested);
-  FreeList& home = pool(pool_kind(rounded)).list(stream);
-  Block* block = home.take_fit(rounded);
-  if (block == nullptr) block = grow(home, rounded);
-  if (block == nullptr) {
-    empty_cache();
-    ++statistics_.num_alloc_retries;
-    block = grow(home, rounded);
-  }
-  if (block == nullptr) {
-    ++statistics_.num_ooms;
-    throw out_of_memory(requested);
-  }
-  return hand_out(block, rounded, requested);
+  if (!pending_.empty() && !capturing()) settle_events();
+  Request request = request_for(requested, stream);
+  Block* block = find(request);
+  if (block == nullptr) block = obtain(request);
+  return hand_out(block, request);
 }
 
-// Takes a segment for `rounded` bytes from the device: one free block, in no list yet, or nullptr.
-Block* CachingAllocator::grow(FreeList& home, Bytes rounded) {
-  const Bytes size = segment_size(rounded);
-  const std::optional<Address> address = device_.reserve(size);
-  if (!address) return nullptr;
-  Block* block = arena_.create();
-  block->address = *address;
-  block->size = size;
-  block->home = &home;
-  // The bytes reserved before this segment, plus the offset in it, rank blocks by (creation of the
-  // segment, address) in one number.
-  block->order = tie_order_ == TieOrder::address ? *address : ever_reserved_;
-  ever_reserved_ += static_cast<std::uint64_t>(size);
-  statistics_.segment.change(home.kind(), 1);
-  statistics_.reserved_bytes.change(home.kind(), size);
-  ++statistics_.num_device_alloc;
+// Takes the best fit out of its list, or returns nullptr.
+Block* CachingAllocator::find(const Request& request) {
+  if (ages()) ++request.shelf->pool.searches;
+  FreeList& free = request.shelf->free;
+  FreeList::Cursor cursor = free.best_fit(request.rounded);
+  Block* block = free.at(cursor);
+  if (block == nullptr) return nullptr;
+  if (block->segment != nullptr) {
+    cursor = skip_growable(free, cursor, request.expandable);
+    block = free.at(cursor);
+    if (block == nullptr) return nullptr;
+  }
+  // Only the best fit is held against the oversize rules: torch tries no later block.
+  const Bytes limit = settings_.max_split_size;
+  if (request.rounded < limit ? block->size >= limit
+                              : block->size >= request.rounded + settings_.max_non_split_rounding) {
+    return nullptr;
+  }
+  free.erase(cursor);
   return block;
 }
 
-Block* CachingAllocator::hand_out(Block* block, Bytes rounded, Bytes requested) {
-  const PoolKind kind = block->home->kind();
-  if (is_worth_splitting(kind, block->size - rounded)) {
-    block = split(block, rounded);
-  } else if (block->shares_segment()) {
+bool CachingAllocator::is_worth_splitting(const Block& block, const Request& request) const {
+  const Bytes rest = block.size - request.rounded;
+  const Pool& pool = block.home->pool;
+  if (pool.owner != nullptr && !pool.owner->splits) return false;
+  if (pool.kind == PoolKind::small || request.expandable) return rest >= smallest_block;
+  // The large pool tolerates up to 1 MiB of waste in a block before it splits one.
+  return request.rounded < settings_.max_split_size && rest > largest_small_size;
+}
+
+Block* CachingAllocator::hand_out(Block* block, const Request& request) {
+  const PoolKind kind = block->home->kind;
+  if (is_worth_splitting(*block, request)) {
+    block = split(block, request.rounded);
+  } else if (block->shares_segment() && block->segment == nullptr) {
     statistics_.inactive_split.change(kind, -1);
     statistics_.inactive_split_bytes.change(kind, -block->size);
   }
+  block->requested = request.requested;
+  record(TraceAction::alloc, *block, request.requested);
+  mark_allocated(block);
+  return block;
+}
+
+void CachingAllocator::mark_allocated(Block* block) {
+  const PoolKind kind = block->home->kind;
   block->allocated = true;
-  block->requested = requested;
   statistics_.allocation.change(kind, 1);
   statistics_.allocated_bytes.change(kind, block->size);
   statistics_.active.change(kind, 1);
   statistics_.active_bytes.change(kind, block->size);
-  statistics_.requested_bytes.change(kind, requested);
-  return block;
+  statistics_.requested_bytes.change(kind, block->requested);
+  if (block->size >= settings_.max_split_size) statistics_.oversize_allocations.change(1);
 }
 
 // Cuts `size` bytes off the front of a free block and returns them as a new one; `block` becomes
 // the rest and goes back to its list.
 Block* CachingAllocator::split(Block* block, Bytes size) {
-  const PoolKind kind = block->home->kind();
-  if (block->shares_segment()) {
-    statistics_.inactive_split_bytes.change(kind, -size);
-  } else {
-    statistics_.inactive_split.change(kind, 1);
-    statistics_.inactive_split_bytes.change(kind, block->size - size);
+  const PoolKind kind = block->home->kind;
+  if (block->segment == nullptr) {
+    if (block->shares_segment()) {
+      statistics_.inactive_split_bytes.change(kind, -size);
+    } else {
+      statistics_.inactive_split.change(kind, 1);
+      statistics_.inactive_split_bytes.change(kind, block->size - size);
+    }
   }
-  Block* front = arena_.create();
-  front->address = block->address;
-  front->size = size;
-  front->order = block->order;
-  front->home = block->home;
+  Block* front = insert_before(block, size);
+  list(block);
+  return front;
+}
+
+// Cuts `size` bytes off the front of a block that is in no list, as a new one before it.
+Block* CachingAllocator::insert_before(Block* block, Bytes size) {
+  Block* front = part_of(*block, 0, size);
   front->previous = block->previous;
   front->next = block;
   if (front->previous != nullptr) front->previous->next = front;
   block->previous = front;
-  block->address += static_cast<Address>(size);
-  block->order += static_cast<std::uint64_t>(size);
-  block->size -= size;
-  block->home->insert(block);
+  cut_front(block, size);
   return front;
 }
 
-void CachingAllocator::free(Block* block) {
-  const PoolKind kind = block->home->kind();
+// Makes a block of a part of another; the links are the caller's.
+Block* CachingAllocator::part_of(const Block& block, Bytes offset, Bytes size) {
+  Block* part = arena_.create();
+  part->address = block.address + static_cast<Address>(offset);
+  part->size = size;
+  part->order = tie_order_ == TieOrder::block ? next_order_++
+                                              : block.order + static_cast<std::uint64_t>(offset);
+  part->home = block.home;
+  part->segment = block.segment;
+  return part;
+}
+
+void CachingAllocator::cut_front(Block* block, Bytes size) {
+  block->address += static_cast<Address>(size);
+  block->size -= size;
+  if (tie_order_ != TieOrder::block) block->order += static_cast<std::uint64_t>(size);
+}
+
+void CachingAllocator::list(Block* block) {
+  block->age_base = block->home->pool.searches;
+  block->home->free.insert(block);
+}
+
+void CachingAllocator::request_free(Block* block) {
+  const PoolKind kind = block->home->kind;
   block->allocated = false;
   statistics_.allocation.change(kind, -1);
   statistics_.allocated_bytes.change(kind, -block->size);
+  if (block->size >= settings_.max_split_size) statistics_.oversize_allocations.change(-1);
+  record(TraceAction::free_requested, *block, block->requested);
+}
+
+void CachingAllocator::free(Block* block) {
+  request_free(block);
+  if (!block->has_users) {
+    complete(block);
+  } else if (capturing()) {
+    pending_.defer(block);
+  } else {
+    pending_.wait(block);
+  }
+}
+
+void CachingAllocator::record_stream(Block* block, Stream stream) {
+  pending_.add_user(block, stream, capturing());
+}
+
+std::uint64_t CachingAllocator::hold(Block* block) {
+  request_free(block);
+  if (block->has_users) pending_.forget_users(block);
+  block->pending = 1;
+  held_.emplace(next_ticket_, block);
+  return next_ticket_++;
+}
+
+void CachingAllocator::complete(std::uint64_t ticket) {
+  const auto found = held_.find(ticket);
+  if (found == held_.end()) return;
+  Block* block = found->second;
+  held_.erase(found);
+  block->pending = 0;
   complete(block);
 }
 
 // Ends the time in which a block could not be used again: it merges with free neighbours and is
 // listed.
 void CachingAllocator::complete(Block* block) {
-  const PoolKind kind = block->home->kind();
+  const PoolKind kind = block->home->kind;
+  record(TraceAction::free_completed, *block, block->requested);
   statistics_.active.change(kind, -1);
   statistics_.active_bytes.change(kind, -block->size);
   statistics_.requested_bytes.change(kind, -block->requested);
@@ -109,20 +200,28 @@ void CachingAllocator::complete(Block* block) {
   std::int64_t absorbed = 0;
   absorbed += absorb(block, block->previous);
   absorbed += absorb(block, block->next);
-  const Bytes absorbed_size = block->size - own_size;
-  const bool is_part = block->shares_segment();
-  statistics_.inactive_split.change(kind, (is_part ? 1 : 0) - absorbed);
-  statistics_.inactive_split_bytes.change(kind, (is_part ? block->size : 0) - absorbed_size);
-  block->home->insert(block);
+  if (block->segment == nullptr) {
+    const Bytes absorbed_size = block->size - own_size;
+    const bool is_part = block->shares_segment();
+    statistics_.inactive_split.change(kind, (is_part ? 1 : 0) - absorbed);
+    statistics_.inactive_split_bytes.change(kind, (is_part ? block->size : 0) - absorbed_size);
+  }
+  list(block);
 }
 
-// Lets a block that is in no list grow over a free neighbour.
+// Lets a block that is in no list grow over a neighbour that is as free, or as unmapped, as it is.
 bool CachingAllocator::absorb(Block* block, Block* neighbour) {
-  if (neighbour == nullptr || neighbour->allocated) return false;
-  neighbour->home->erase(neighbour);
+  if (neighbour == nullptr || neighbour->is_active() || neighbour->mapped != block->mapped) {
+    return false;
+  }
+  if (neighbour->mapped) {
+    neighbour->home->free.erase(neighbour);
+  } else {
+    neighbour->home->unmapped.erase(neighbour->address);
+  }
   if (neighbour == block->previous) {
     block->address = neighbour->address;
-    block->order = neighbour->order;
+    if (tie_order_ != TieOrder::block) block->order = neighbour->order;
     block->previous = neighbour->previous;
     if (block->previous != nullptr) block->previous->next = block;
   } else {
@@ -134,62 +233,47 @@ bool CachingAllocator::absorb(Block* block, Block* neighbour) {
   return true;
 }
 
-void CachingAllocator::empty_cache() {
+bool CachingAllocator::capturing() const {
+  if (version_.routing_is_capture()) return pools_.is_routed();
+  return announced_captures_ > 0 && stream_captures_;
+}
+
+void CachingAllocator::announce_capture(bool begins) {
+  if (!begins && announced_captures_ == 0) {
+    throw std::invalid_argument("A capture ends that has not begun.");
+  }
+  announced_captures_ += begins ? 1 : -1;
+}
+
+void CachingAllocator::settle_events() {
+  const auto complete_block = [this](Block* block) { complete(block); };
+  pending_.flush_deferred(complete_block);
+  pending_.poll(complete_block);
+}
+
+void CachingAllocator::end_pool(PoolId id) {
+  pools_.end(id);
+  if (!settings_.capture_reuse || !version_.end_frees_deferred()) return;
+  pending_.end_capture(id, [this](Block* block) { complete(block); });
+}
+
+// Waits for all events, or those of one pool's blocks.
+void CachingAllocator::synchronize(const PrivatePool* pool) {
+  const auto complete_block = [this](Block* block) { complete(block); };
   ++statistics_.num_sync_all_streams;
-  release_segments(large_);
-  release_segments(small_);
-}
-
-void CachingAllocator::release_segments(Pool& pool) {
-  std::vector<Block*> whole;
-  for (auto& [stream, list] : pool.lists) {
-    list.for_each([&](Block* block) {
-      if (!block->shares_segment()) whole.push_back(block);
-    });
-  }
-  for (Block* block : whole) {
-    block->home->erase(block);
-    device_.release(block->address, block->size);
-    statistics_.segment.change(pool.kind, -1);
-    statistics_.reserved_bytes.change(pool.kind, -block->size);
-    ++statistics_.num_device_free;
-    arena_.destroy(block);
-  }
-}
-
-Bytes CachingAllocator::largest_free() const {
-  Bytes largest = 0;
-  for (const Pool* pool : {&small_, &large_}) {
-    for (const auto& [stream, list] : pool->lists) largest = std::max(largest, list.largest());
-  }
-  return largest;
-}
-
-std::vector<SegmentView> CachingAllocator::segments() const {
-  std::vector<SegmentView> views;
-  arena_.for_each([&](const Block& first) {
-    if (first.previous != nullptr) return;
-    SegmentView& view =
-        views.emplace_back(SegmentView{first.home->kind(), first.home->stream(), {}});
-    for (const Block* block = &first; block != nullptr; block = block->next) {
-      view.blocks.push_back(*block);
+  if (capturing()) throw std::invalid_argument("The cache cannot be emptied within a capture.");
+  pending_.flush_deferred(complete_block);
+  pending_.synchronize(pool, complete_block);
+  for (auto held = held_.begin(); held != held_.end();) {
+    Block* block = held->second;
+    if (pool != nullptr && block->home->pool.owner != pool) {
+      ++held;
+      continue;
     }
-  });
-  std::sort(views.begin(), views.end(), [](const SegmentView& left, const SegmentView& right) {
-    return left.blocks.front().address < right.blocks.front().address;
-  });
-  return views;
-}
-
-OutOfMemory CachingAllocator::out_of_memory(Bytes requested) const {
-  OutOfMemory error;
-  error.requested = requested;
-  error.segment = requested >= absurd_request ? requested : segment_size(rounded_size(requested));
-  error.capacity = device_.capacity();
-  error.allocated = statistics_.allocated_bytes.all.current;
-  error.reserved = statistics_.reserved_bytes.all.current;
-  error.largest_free = largest_free();
-  return error;
+    held = held_.erase(held);
+    block->pending = 0;
+    complete(block);
+  }
 }
 
 }  // namespace et_replay

@@ -1,85 +1,137 @@
-// PyTorch's native caching allocator under its default settings, over any Device.
+// PyTorch's native caching allocator, over any Device.
 #pragma once
 
-#include <exception>
 #include <map>
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
-#include "block.hpp"
-#include "device.hpp"
-#include "free_list.hpp"
-#include "statistics.hpp"
+#include "allocator.hpp"
+#include "expandable_segment.hpp"
+#include "pending_frees.hpp"
+#include "private_pools.hpp"
+#include "rounding.hpp"
 
 namespace et_replay {
 
-// Which of several free blocks of one size is taken: the one at the lowest address (torch up to
-// 2.11), or the one in the oldest segment and there at the lowest address (torch from 2.13 on).
-enum class TieOrder { address, segment };
-
-// A request did not fit, even after all cached segments went back to the device.
-struct OutOfMemory : std::exception {
-  Bytes requested = 0;
-  Bytes segment = 0;  // what the device would have had to give
-  Bytes capacity = 0;
-  Bytes allocated = 0;
-  Bytes reserved = 0;
-  Bytes largest_free = 0;   // the largest free block of any pool and stream
-  std::int64_t event = -1;  // the row of the event, where events are run
-
-  const char* what() const noexcept override { return "The request does not fit the device."; }
-};
-
-// One segment as it stands, with its blocks in order of address.
-struct SegmentView {
-  PoolKind kind;
-  Stream stream;
-  std::vector<Block> blocks;
-};
-
-class CachingAllocator {
+class CachingAllocator final : public Allocator {
  public:
-  explicit CachingAllocator(Device& device, TieOrder tie_order = TieOrder::segment)
-      : device_(device), tie_order_(tie_order) {}
+  explicit CachingAllocator(Device& device, Settings settings = {}, Version version = {});
 
-  // Returns a block of at least `requested` bytes; nullptr if that is 0. Throws OutOfMemory.
-  Block* allocate(Bytes requested, Stream stream);
-  // Ends the use of a block that allocate() returned; its neighbours may grow over it.
-  void free(Block* block);
-  // Gives every segment without a block in use back to the device.
-  void empty_cache();
+  // caching.cpp: handing out and taking back.
+  Block* allocate(Bytes requested, Stream stream) override;
+  void free(Block* block) override;
+  void record_stream(Block* block, Stream stream) override;
+  std::uint64_t hold(Block* block) override;
+  void complete(std::uint64_t ticket) override;
 
-  const Statistics& statistics() const { return statistics_; }
-  void reset_peaks() { statistics_.reset_peaks(); }
-  Bytes largest_free() const;
-  std::vector<SegmentView> segments() const;  // in order of address
-  const Device& device() const { return device_; }
+  // release.cpp: giving back to the device.
+  void empty_cache() override { release_everything(); }
+  void empty_cache(PoolId id);
+
+  // restore.cpp: segments in and out.
+  std::vector<Block*> restore(const SegmentView& segment) override;
+  Bytes largest_free() const override;
+  std::vector<SegmentView> segments() const override;
+
+  void begin_pool(PoolId id, std::optional<Stream> stream) override { pools_.begin(id, stream); }
+  void end_pool(PoolId id) override;
+  void release_pool(PoolId id) override;
+  PrivatePools& private_pools() { return pools_; }
+
+  void set_fraction(double fraction) override;
+  void configure(const std::string& text) { settings_.read(text, version_); }
+  const Settings& settings() const { return settings_; }
+  const Version& version() const { return version_; }
+  StreamEvents& stream_events() { return pending_.events; }
+  // From torch 2.13 on memory is treated as in a capture only between these, while the stream that
+  // asks captures.
+  void announce_capture(bool begins);
+  void set_stream_capturing(bool capturing) { stream_captures_ = capturing; }
 
  private:
-  // The free lists of one kind, by stream: nothing is shared between streams.
-  struct Pool {
-    PoolKind kind;
-    std::map<Stream, FreeList> lists;
-
-    FreeList& list(Stream stream) { return lists.try_emplace(stream, kind, stream).first->second; }
+  struct Request {
+    Bytes requested;
+    Bytes rounded;
+    Bytes segment;
+    Shelf* shelf;
+    bool expandable;  // expandable segments may serve it
   };
 
-  Pool& pool(PoolKind kind) { return kind == PoolKind::small ? small_ : large_; }
-
-  Block* grow(FreeList& home, Bytes rounded);
-  Block* hand_out(Block* block, Bytes rounded, Bytes requested);
+  Request request_for(Bytes requested, Stream stream);
+  bool ages() const { return limit_ && settings_.garbage_collection_threshold > 0; }
+  bool capturing() const;
+  void settle_events();
+  void synchronize(const PrivatePool* pool);
+  Block* find(const Request& request);
+  bool is_worth_splitting(const Block& block, const Request& request) const;
+  Block* hand_out(Block* block, const Request& request);
+  void mark_allocated(Block* block);
   Block* split(Block* block, Bytes size);
+  Block* insert_before(Block* block, Bytes size);
+  Block* insert_behind(Block* block, Bytes size);
+  void request_free(Block* block);
   void complete(Block* block);
   bool absorb(Block* block, Block* neighbour);
-  void release_segments(Pool& pool);
+  void list(Block* block);
+  Block* part_of(const Block& block, Bytes offset, Bytes size);
+  void cut_front(Block* block, Bytes size);
+  void record(TraceAction action, const Block& block, Bytes size) {
+    trace_.record(action, block.address, size, block.home->stream, block.home->pool.id);
+  }
+
+  // growth.cpp: when no free block fits.
+  Block* obtain(Request& request);
+  Block* grow(const Request& request);
+  Block* reserve_segment(const Request& request);
+  Block* add_segment(Shelf& shelf, Address address, Bytes size);
+  Block* borrow(Request& request);
+  void reject_beyond_fraction(const Request& request);
+  [[noreturn]] void fail(const Request& request);
   OutOfMemory out_of_memory(Bytes requested) const;
 
-  Device& device_;
-  TieOrder tie_order_;
-  std::uint64_t ever_reserved_ = 0;  // bytes, never reduced
+  // expandable.cpp: mapping and unmapping.
+  FreeList::Cursor skip_growable(FreeList& free, FreeList::Cursor cursor, bool expandable) const;
+  Block* expand(const Request& request);
+  Block* room_for(const Request& request);
+  Block* add_range(Shelf& shelf, std::optional<Address> place);
+  bool map(Block* block, Bytes size);
+  void move_range(Block* block, Address base);
+  void unmap(Block* block);
+  void take_memory(Block* block);
+  void drop_range(Block* block);
+
+  // release.cpp and garbage_collection.cpp: giving back to the device.
+  void collect_garbage();
+  bool release_oversize(const Request& request);
+  void release_everything();
+  void release_private(PrivatePool& pool);
+  void release_pool_blocks(Pool& pool);
+  void release_segment(Block* block);
+  void erase_pool(PrivatePool& pool);
+
+  // restore.cpp
+  Block* restore_mapped(Shelf& shelf, Address begin, Bytes size);
+  void restore_block(Block* block, bool active);
+
+  const Version version_;
+  const TieOrder tie_order_;
+  Settings settings_;
+  std::optional<Bytes> limit_;
+  Bytes total_ = 0;              // held from the device
+  std::uint64_t next_order_ = 0;  // addresses ever reserved, or blocks ever made: see TieOrder
+  int announced_captures_ = 0;
+  bool stream_captures_ = false;
+
   BlockArena arena_;
-  Pool small_{PoolKind::small, {}};
-  Pool large_{PoolKind::large, {}};
-  Statistics statistics_;
+  Pool small_{PoolKind::small, {0, 0}, nullptr};
+  Pool large_{PoolKind::large, {0, 0}, nullptr};
+  PrivatePools pools_{version_};
+  std::vector<std::unique_ptr<ExpandableSegment>> ranges_;
+  PendingFrees pending_;
+  std::map<std::uint64_t, Block*> held_;
+  std::uint64_t next_ticket_ = 0;
 };
 
 }  // namespace et_replay

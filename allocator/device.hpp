@@ -1,6 +1,8 @@
-// The device below an allocator: it gives and takes back whole segments, and may refuse.
+// The device below an allocator: it gives and takes back memory in whole segments or in pages of
+// reserved address ranges, and may refuse.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <stdexcept>
@@ -19,15 +21,29 @@ class Device {
   virtual ~Device() = default;
 
   virtual Bytes capacity() const = 0;
+  virtual Bytes available() const = 0;
   // Returns the address, a multiple of 2 MiB, of `size` fresh bytes; nothing if they do not fit.
   virtual std::optional<Address> reserve(Bytes size) = 0;
   virtual void release(Address address, Bytes size) = 0;
+
+  // Returns where a range of addresses without memory lies.
+  virtual Address reserve_addresses(Bytes size) = 0;
+  // Puts memory behind a part of such a range. Returns where the part lies, which for the first
+  // part of a range may differ from `address`: then the whole range has moved. Nothing if the
+  // memory does not fit.
+  virtual std::optional<Address> map(Address address, Bytes size) = 0;
+  virtual void unmap(Address address, Bytes size) = 0;
+
+  // Takes the addresses [begin, end) as given before, with memory of `size` bytes behind them.
+  // Returns whether the device has that much.
+  virtual bool adopt(Address begin, Address end, Bytes size) = 0;
 };
 
 // A device without memory: it counts bytes against its capacity and hands out ever rising
-// addresses, aligned to 2 MiB. Recorded addresses, where given, are handed out first and in their
-// order: before torch 2.12 the driver's choice of segment addresses decided between free blocks of
-// equal size.
+// addresses, ranges for mapping below whole segments as drivers do. Recorded addresses, where
+// given, are those of the segments and mapped parts in the order in which a real device gave them;
+// they are handed out first: before torch 2.12 the driver's choice of addresses decided between
+// free blocks of equal size.
 class SimulatedDevice final : public Device {
  public:
   explicit SimulatedDevice(Bytes capacity, std::vector<Address> recorded = {})
@@ -36,24 +52,59 @@ class SimulatedDevice final : public Device {
   }
 
   Bytes capacity() const override { return capacity_; }
+  Bytes available() const override { return capacity_ - used_; }
 
   std::optional<Address> reserve(Bytes size) override {
-    if (size > capacity_ - used_) return std::nullopt;
-    used_ += size;
-    if (served_ < recorded_.size()) return recorded_[served_++];
-    const Address address = next_;
-    next_ += static_cast<Address>(round_up(size, segment_granularity));
+    const Bytes cost = round_up(size, segment_granularity);
+    if (cost > available()) return std::nullopt;
+    used_ += cost;
+    const Address address = next_segment_;
+    next_segment_ += static_cast<Address>(cost);
+    return recorded_or(address);
+  }
+
+  void release(Address, Bytes size) override { used_ -= round_up(size, segment_granularity); }
+
+  Address reserve_addresses(Bytes size) override {
+    const Address address = next_range_;
+    next_range_ += static_cast<Address>(round_up(size, range_granularity) + range_granularity);
     return address;
   }
 
-  void release(Address, Bytes size) override { used_ -= size; }
+  std::optional<Address> map(Address address, Bytes size) override {
+    if (size > available()) return std::nullopt;
+    used_ += size;
+    return recorded_or(address);
+  }
+
+  void unmap(Address, Bytes size) override { used_ -= size; }
+
+  bool adopt(Address begin, Address end, Bytes size) override {
+    if (size > available()) return false;
+    used_ += size;
+    const auto unit = static_cast<Address>(range_granularity);
+    const Address beyond = (end + unit - 1) / unit * unit;
+    next_segment_ = std::max(next_segment_, beyond);
+    if (begin < first_segment) next_range_ = std::max(next_range_, beyond);
+    return true;
+  }
+
+  // Takes bytes for others than the allocator, or, if negative, gives them back.
+  void occupy(Bytes size) { used_ += size; }
 
  private:
-  static constexpr Address first_address = Address{1} << 40;
+  static constexpr Address first_segment = 0x7f0000000000;
+  static constexpr Address first_range = 0x600000000000;
+  static constexpr Bytes range_granularity = Bytes{1} << 30;
+
+  Address recorded_or(Address address) {
+    return served_ < recorded_.size() ? recorded_[served_++] : address;
+  }
 
   Bytes capacity_;
   Bytes used_ = 0;
-  Address next_ = first_address;
+  Address next_segment_ = first_segment;
+  Address next_range_ = first_range;
   std::vector<Address> recorded_;
   std::size_t served_ = 0;
 };

@@ -1,5 +1,5 @@
-// The free blocks of one pool and one stream, ordered by size and then by Block::order, so that the
-// best fit is the first that fits.
+// Free blocks ordered by size and then by Block::order, so that the best fit is the first that
+// fits.
 #pragma once
 
 #include <algorithm>
@@ -18,12 +18,16 @@ namespace et_replay {
 //   chunks_   | 512 .. 1024#7 | 1024#8 .. 2048 .. 4096#2 | 4608 ..  |
 class FreeList {
  public:
-  FreeList(PoolKind kind, Stream stream) : kind_(kind), stream_(stream) {}
+  // A block in its place; any change of the list ends its use.
+  struct Cursor {
+    std::size_t chunk;
+    std::size_t entry;
+  };
+
+  FreeList() = default;
   FreeList(const FreeList&) = delete;
   FreeList& operator=(const FreeList&) = delete;
 
-  PoolKind kind() const { return kind_; }
-  Stream stream() const { return stream_; }
   bool empty() const { return chunks_.empty(); }
 
   // The block must not change its size or order while it is in the list.
@@ -49,15 +53,25 @@ class FreeList {
     remove(index, position(chunks_[index], key));
   }
 
-  // Takes the best fit out of the list: the smallest block of at least `size` bytes, or nullptr.
-  Block* take_fit(Bytes size) {
+  // The smallest block of at least `size` bytes, or the end.
+  Cursor best_fit(Bytes size) {
     const Key key{size, 0};
-    const std::size_t index = chunk_of(key);
-    if (index == chunks_.size()) return nullptr;
-    const auto found = position(chunks_[index], key);
-    Block* block = found->block;
-    remove(index, found);
-    return block;
+    const std::size_t chunk = chunk_of(key);
+    if (chunk == chunks_.size()) return {chunk, 0};
+    const auto entry = position(chunks_[chunk], key) - chunks_[chunk].begin();
+    return {chunk, static_cast<std::size_t>(entry)};
+  }
+  // The block at the cursor; nullptr at the end.
+  Block* at(Cursor cursor) const {
+    return cursor.chunk == chunks_.size() ? nullptr : chunks_[cursor.chunk][cursor.entry].block;
+  }
+  Cursor next(Cursor cursor) const {
+    if (cursor.entry + 1 < chunks_[cursor.chunk].size()) return {cursor.chunk, cursor.entry + 1};
+    return {cursor.chunk + 1, 0};
+  }
+  void erase(Cursor cursor) {
+    remove(cursor.chunk,
+           chunks_[cursor.chunk].begin() + static_cast<std::ptrdiff_t>(cursor.entry));
   }
 
   Bytes largest() const { return bounds_.empty() ? 0 : bounds_.back().size; }
@@ -125,8 +139,6 @@ class FreeList {
     bounds_.erase(bounds_.begin() + static_cast<std::ptrdiff_t>(index));
   }
 
-  PoolKind kind_;
-  Stream stream_;
   std::vector<Key> bounds_;
   std::vector<Chunk> chunks_;
 };

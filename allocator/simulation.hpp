@@ -3,10 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "caching.hpp"
+#include "policies.hpp"
 #include "storage_table.hpp"
 
 namespace et_replay {
@@ -19,30 +22,69 @@ struct EventColumns {
   const std::int64_t* stream;
 };
 
+// The storage of a pool event names a private pool: first * 2^32 + second of its id.
+constexpr PoolId pool_id(std::int64_t number) {
+  const auto bits = static_cast<std::uint64_t>(number);
+  return {bits >> 32, bits & 0xffffffff};
+}
+
 class Simulation {
  public:
-  explicit Simulation(Bytes capacity, TieOrder tie_order = TieOrder::segment,
-                      std::vector<Address> recorded = {})
-      : device_(capacity, std::move(recorded)), allocator_(device_, tie_order) {}
+  Simulation(Bytes capacity, const std::string& allocator, const std::string& settings,
+             Version version, std::vector<Address> recorded)
+      : device_(capacity, std::move(recorded)),
+        allocator_(make_allocator(allocator, settings, device_, version)),
+        version_(version) {}
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
-  // A size of 0 takes no memory. Throws OutOfMemory; std::invalid_argument if the storage is live.
-  void allocate(std::int64_t storage, Bytes size, Stream stream);
-  // A storage without memory is left alone.
-  void free(std::int64_t storage);
-  // Runs the events [begin, end). After an exception the rows before the failing one have happened.
-  void run(const EventColumns& events, std::int64_t begin, std::int64_t end);
+  // Starts from a segment; `storages` has one entry a block, read for live ones.
+  void restore(const SegmentView& segment, const std::vector<std::int64_t>& storages);
+
+  // A size of 0 takes no memory. Returns the address. Throws OutOfMemory; std::invalid_argument if
+  // the storage is live.
+  Address allocate(std::int64_t storage, Bytes size, Stream stream);
+  // Returns the address that the storage had; one without memory is left alone, here and below.
+  Address free(std::int64_t storage);
+  void request_free(std::int64_t storage);
+  void complete_free(std::int64_t storage);
+  void record_stream(std::int64_t storage, Stream stream);
+
+  // Runs the events [begin, end) and writes the address of each one's block, or 0, to `addresses`
+  // unless that is nullptr. A request that does not fit throws OutOfMemory after the rows before it
+  // have happened, or with `keep_going` becomes one of failures().
+  void run(const EventColumns& events, std::int64_t begin, std::int64_t end, bool keep_going,
+           std::int64_t* addresses);
+  const std::vector<OutOfMemory>& failures() const { return failures_; }
+  // The rows at which a recorded failure did not happen.
+  const std::vector<std::int64_t>& unexpected() const { return unexpected_; }
+
+  // The storages by the addresses of their blocks.
+  std::map<Address, std::int64_t> owners() const;
   // Returns 0 for a storage without memory.
   Address address(std::int64_t storage) const;
 
-  CachingAllocator& allocator() { return allocator_; }
-  const CachingAllocator& allocator() const { return allocator_; }
+  Allocator& allocator() { return *allocator_; }
+  const Allocator& allocator() const { return *allocator_; }
+  Version version() const { return version_; }
 
  private:
+  struct Held {
+    std::uint64_t ticket;
+    Address address;
+  };
+
+  Address run_row(const EventColumns& events, std::int64_t row);
+  Address run_rare(const EventColumns& events, std::int64_t row);
+  void expect_failure(Bytes size, Stream stream, std::int64_t row);
+
   SimulatedDevice device_;
-  CachingAllocator allocator_;
+  std::unique_ptr<Allocator> allocator_;
+  Version version_;
   StorageTable table_;
+  std::map<std::int64_t, Held> held_;
+  std::vector<OutOfMemory> failures_;
+  std::vector<std::int64_t> unexpected_;
 };
 
 }  // namespace et_replay

@@ -48,6 +48,9 @@ struct Statistics {
   std::int64_t num_sync_all_streams = 0;
   std::int64_t num_device_alloc = 0;
   std::int64_t num_device_free = 0;
+  std::int64_t num_oom_rejections = 0;
+  Counter oversize_allocations;  // blocks of at least max_split_size
+  Counter oversize_segments;     // segments of at least max_split_size
 
   void reset_peaks();
 };
@@ -74,18 +77,32 @@ constexpr std::array<NamedCounter, 9> named_counters{{
     {"inactive_split_bytes", &Statistics::inactive_split_bytes},
 }};
 
-constexpr std::array<NamedTotal, 5> named_totals{{
+constexpr std::array<NamedTotal, 6> named_totals{{
     {"num_alloc_retries", &Statistics::num_alloc_retries},
     {"num_ooms", &Statistics::num_ooms},
     {"num_sync_all_streams", &Statistics::num_sync_all_streams},
     {"num_device_alloc", &Statistics::num_device_alloc},
     {"num_device_free", &Statistics::num_device_free},
+    {"num_oom_rejections", &Statistics::num_oom_rejections},
+}};
+
+struct NamedOversize {
+  const char* name;
+  Counter Statistics::* counter;
+};
+
+constexpr std::array<NamedOversize, 2> named_oversizes{{
+    {"oversize_allocations", &Statistics::oversize_allocations},
+    {"oversize_segments", &Statistics::oversize_segments},
 }};
 
 inline void Statistics::reset_peaks() {
   for (const NamedCounter& named : named_counters) {
     PoolCounter& counter = this->*named.counter;
     for (Counter* part : {&counter.all, &counter.small, &counter.large}) part->peak = part->current;
+  }
+  for (Counter* counter : {&oversize_allocations, &oversize_segments}) {
+    counter->peak = counter->current;
   }
 }
 

@@ -22,6 +22,14 @@ class StorageTable {
     __builtin_prefetch(entries_[ideal(storage)].block);
   }
 
+  // Visits every storage with its block, in no useful order.
+  template <class Visitor>
+  void for_each(Visitor&& visit) const {
+    for (const Entry& entry : entries_) {
+      if (entry.block != nullptr) visit(entry.storage, entry.block);
+    }
+  }
+
   // The storage must not be in the table yet.
   void insert(std::int64_t storage, Block* block) {
     if (2 * (count_ + 1) > entries_.size()) grow();

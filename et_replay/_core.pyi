@@ -1,34 +1,44 @@
 """Native allocators over a simulated device."""
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-class OutOfMemoryError(Exception):
+Block: TypeAlias = tuple[int, int, int, bool]
+"""Size, requested size, storage (-1: inactive), whether only active."""
+
+Segment: TypeAlias = tuple[int, int, bool, bool, tuple[int, int], list[Block]]
+"""Address, stream, whether small, whether expandable, pool, blocks."""
+
+class Failure:
     """All figures are bytes, but `event`: the row that failed, -1 where no events were run."""
 
-    requested: int
-    segment: int
-    capacity: int
-    allocated: int
-    reserved: int
-    largest_free: int
+    @property
+    def requested(self) -> int: ...
+    @property
+    def segment(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def limit(self) -> int: ...
+    @property
+    def allocated(self) -> int: ...
+    @property
+    def reserved(self) -> int: ...
+    @property
+    def largest_free(self) -> int: ...
+    @property
+    def event(self) -> int: ...
+
+class OutOfMemoryError(Exception):
+    failure: Failure
+
+class UndefinedBehaviorError(Exception):
     event: int
 
-class BlockView(TypedDict):
-    address: int
-    size: int
-    requested_size: int
-    state: str
-
-class SegmentView(TypedDict):
-    address: int
-    total_size: int
-    stream: int
-    segment_type: str
-    blocks: list[BlockView]
+def policies() -> list[tuple[str, str]]: ...
 
 class Events:
     def __init__(
@@ -44,15 +54,38 @@ class Simulation:
         self,
         capacity: int,
         *,
-        tie_by_address: bool = False,
-        recorded_addresses: Sequence[int] = ...,
+        allocator: str = "native",
+        settings: str = "",
+        torch_version: str = "2.14",
+        device_addresses: Sequence[int] = ...,
+    ) -> None: ...
+    def restore(
+        self,
+        address: int,
+        stream: int,
+        small: bool,
+        expandable: bool,
+        pool: tuple[int, int],
+        blocks: Sequence[Block],
     ) -> None: ...
     def allocate(self, storage: int, size: int, stream: int = 0) -> None: ...
     def free(self, storage: int) -> None: ...
-    def run(self, events: Events, begin: int, end: int) -> None: ...
+    def run(
+        self,
+        events: Events,
+        begin: int,
+        end: int,
+        *,
+        keep_going: bool = False,
+        addresses: npt.NDArray[np.int64] | None = None,
+    ) -> None: ...
+    def failures(self) -> list[Failure]: ...
+    def unexpected(self) -> list[int]: ...
     def address(self, storage: int) -> int: ...
     def empty_cache(self) -> None: ...
     def reset_peaks(self) -> None: ...
+    def set_fraction(self, fraction: float) -> None: ...
+    def record_trace(self) -> None: ...
     @property
     def allocated(self) -> int: ...
     @property
@@ -62,4 +95,5 @@ class Simulation:
     @property
     def capacity(self) -> int: ...
     def memory_stats(self) -> dict[str, int]: ...
-    def segments(self) -> list[SegmentView]: ...
+    def segments(self) -> list[Segment]: ...
+    def trace(self) -> list[tuple[str, int, int, int, tuple[int, int]]]: ...

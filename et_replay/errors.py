@@ -27,6 +27,14 @@ class ReplayError(EtReplayError):
     """An operator failed, or cannot run, where the user asked not to go on."""
 
 
+class UndefinedBehaviorError(ReplayError):
+    """PyTorch itself crashes or corrupts its state here; `event` is the row, as far as known."""
+
+    def __init__(self, message: str, *, event: int | None = None) -> None:
+        super().__init__(message)
+        self.event = event
+
+
 class OutOfMemoryError(ReplayError):
     """A request did not fit the device; all figures are bytes.
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from et_replay import _core
-from et_replay.errors import OutOfMemoryError, UsageError
-from et_replay.events import AllocationEvents
+from et_replay.errors import OutOfMemoryError, UndefinedBehaviorError, UsageError
+from et_replay.events import AllocationEvents, BlockState, Int64Array, SegmentState, TraceEntry
 from et_replay.units import format_bytes
 
-ALLOCATORS = ("native",)
+ALLOCATORS = dict(_core.policies())
+"""The allocators by name, with a line of help each."""
+NEWEST_VERSION = "2.14"
 
 
 @dataclass(frozen=True)
@@ -34,50 +38,134 @@ class MemoryStatistics:
 
 
 class Simulator:
-    """An allocator over `device_memory` simulated bytes; a storage has at most one block."""
+    """An allocator over `device_memory` simulated bytes; a storage has at most one block.
 
-    def __init__(self, allocator: str = "native", device_memory: int = 80 * 2**30) -> None:
-        if allocator not in ALLOCATORS:
-            known = ", ".join(ALLOCATORS)
-            raise UsageError(f"Expected an allocator among {known}, got {allocator!r}.")
+    `allocator` is a name of ALLOCATORS, and behind a colon settings in PYTORCH_ALLOC_CONF's syntax:
+    "native:max_split_size_mb:128". `torch_version` is whose allocator is imitated, from "2.7" on;
+    None is the newest. `start` is what is reserved before the first event. `device_addresses` are
+    those of the segments and mapped parts that the device gives from then on, in order: pass them
+    only with the settings under which they were recorded. `fraction` of the device is how much the
+    allocator may hold. With `record_trace` all that it does is kept for `trace`.
+    """
+
+    def __init__(
+        self,
+        allocator: str = "native",
+        device_memory: int = 80 * 2**30,
+        *,
+        torch_version: str | None = None,
+        start: Sequence[SegmentState] = (),
+        device_addresses: Sequence[int] = (),
+        fraction: float | None = None,
+        record_trace: bool = False,
+    ) -> None:
         if not 0 <= device_memory <= 2**50:
             raise UsageError(f"Expected a device memory up to 1 PiB, got {device_memory} bytes.")
-        self._native = _core.Simulation(device_memory)
+        name, _, settings = allocator.partition(":")
+        try:
+            self._native = _core.Simulation(
+                device_memory,
+                allocator=name,
+                settings=settings,
+                torch_version=torch_version or NEWEST_VERSION,
+                device_addresses=device_addresses,
+            )
+            if fraction is not None:
+                self._native.set_fraction(fraction)
+            for segment in start:
+                _restore(self._native, segment)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        self.reset_peaks()
+        if record_trace:
+            self._native.record_trace()
 
     def allocate(self, storage: int, size: int, stream: int = 0) -> None:
         """Give `storage` a block; a size of 0 takes none. Raises OutOfMemoryError."""
         try:
             self._native.allocate(storage, size, stream)
-        except _core.OutOfMemoryError as error:
+        except _CORE_ERRORS as error:
             raise _explained(error) from None
 
     def free(self, storage: int) -> None:
         """Free the block of `storage`, if it has one."""
         self._native.free(storage)
 
-    def run(self, events: AllocationEvents, begin: int = 0, end: int | None = None) -> None:
+    def run(
+        self,
+        events: AllocationEvents,
+        begin: int = 0,
+        end: int | None = None,
+        *,
+        keep_going: bool = False,
+    ) -> None:
         """Run the events [begin, end).
 
-        Raises OutOfMemoryError with the row that failed; the rows before it have happened.
+        Raises OutOfMemoryError with the row that failed, or with `keep_going` adds it to `failures`
+        and goes on; and UndefinedBehaviorError where torch itself breaks. The rows before the
+        failing one have happened.
         """
-        self.player(events)(begin, len(events) if end is None else end)
+        self.player(events, keep_going=keep_going)(begin, len(events) if end is None else end)
 
-    def player(self, events: AllocationEvents) -> Callable[[int, int], None]:
+    def player(
+        self, events: AllocationEvents, *, keep_going: bool = False
+    ) -> Callable[[int, int], None]:
         """Return `run` for these events: what costs least where they are run a few at a time."""
-        native = _core.Events(events.action, events.storage, events.size, events.stream)
+        native = _native_events(events)
         run = self._native.run
 
         def play(begin: int, end: int) -> None:
             try:
-                run(native, begin, end)
-            except _core.OutOfMemoryError as error:
+                run(native, begin, end, keep_going=keep_going)
+            except _CORE_ERRORS as error:
                 raise _explained(error) from None
 
         return play
 
+    def addresses_of(
+        self,
+        events: AllocationEvents,
+        begin: int = 0,
+        end: int | None = None,
+        *,
+        keep_going: bool = False,
+    ) -> Int64Array:
+        """Run the events as `run` does, and return the address of each one's block, or 0."""
+        end = len(events) if end is None else end
+        addresses: Int64Array = np.zeros(max(0, end - begin), dtype=np.int64)
+        try:
+            self._native.run(
+                _native_events(events), begin, end, keep_going=keep_going, addresses=addresses
+            )
+        except _CORE_ERRORS as error:
+            raise _explained(error) from None
+        return addresses
+
+    @property
+    def failures(self) -> list[OutOfMemoryError]:
+        """Requests that did not fit while events were run with `keep_going`."""
+        return [_out_of_memory(failure) for failure in self._native.failures()]
+
+    @property
+    def unexpected(self) -> list[int]:
+        """The rows of OUT_OF_MEMORY events whose request did fit."""
+        return self._native.unexpected()
+
     def address(self, storage: int) -> int:
         """Return the address of the storage's block, 0 where it has none."""
         return self._native.address(storage)
+
+    def memory_stats(self) -> dict[str, int]:
+        """Return the counters under the names of `torch.cuda.memory_stats()`."""
+        return self._native.memory_stats()
+
+    def segments(self) -> tuple[SegmentState, ...]:
+        """Return what is reserved, by address: what another simulator can `start` from."""
+        return tuple(_segment_state(segment) for segment in self._native.segments())
+
+    def trace(self) -> list[TraceEntry]:
+        """Return what happened since the start, if it was to be recorded."""
+        return [TraceEntry(*entry) for entry in self._native.trace()]
 
     def empty_cache(self) -> None:
         """Give every segment without a block in use back to the device."""
@@ -124,22 +212,66 @@ class Simulator:
         )
 
 
-def _explained(error: _core.OutOfMemoryError) -> OutOfMemoryError:
+_CORE_ERRORS = (_core.OutOfMemoryError, _core.UndefinedBehaviorError)
+
+
+def _native_events(events: AllocationEvents) -> _core.Events:
+    return _core.Events(events.action, events.storage, events.size, events.stream)
+
+
+def _restore(native: _core.Simulation, segment: SegmentState) -> None:
+    """Start from `segment` as it is."""
+    address = segment.address
+    for block in segment.blocks:
+        if block.address != address:
+            raise ValueError(f"The segment at {segment.address:#x} has a gap at {address:#x}.")
+        address += block.size
+    native.restore(
+        segment.address,
+        segment.stream,
+        segment.small,
+        segment.expandable,
+        segment.pool,
+        [(b.size, b.requested, b.storage, b.active_only) for b in segment.blocks],
+    )
+
+
+def _segment_state(segment: _core.Segment) -> SegmentState:
+    address, stream, small, expandable, pool, blocks = segment
+    states = []
+    end = address
+    for size, requested, storage, active_only in blocks:
+        states.append(BlockState(end, size, requested, storage, active_only))
+        end += size
+    return SegmentState(address, end - address, stream, small, expandable, pool, tuple(states))
+
+
+def _explained(
+    error: _core.OutOfMemoryError | _core.UndefinedBehaviorError,
+) -> OutOfMemoryError | UndefinedBehaviorError:
     """Turn the native error into the user's, with a sentence."""
-    exact = error.segment == error.requested
-    needs = "" if exact else f" (a segment of {format_bytes(error.segment)})"
+    if isinstance(error, _core.OutOfMemoryError):
+        return _out_of_memory(error.failure)
+    return UndefinedBehaviorError(str(error), event=None if error.event < 0 else error.event)
+
+
+def _out_of_memory(failure: _core.Failure) -> OutOfMemoryError:
+    exact = failure.segment == failure.requested
+    needs = "" if exact else f" (a segment of {format_bytes(failure.segment)})"
+    limited = failure.limit < failure.capacity
+    limit = f" limited to {format_bytes(failure.limit)}," if limited else ","
     message = (
-        f"Out of memory: a request of {format_bytes(error.requested)}{needs} does not fit the"
-        f" device of {format_bytes(error.capacity)}, of which {format_bytes(error.allocated)} are"
-        f" allocated and {format_bytes(error.reserved - error.allocated)} are reserved but"
-        " unallocated."
+        f"Out of memory: a request of {format_bytes(failure.requested)}{needs} does not fit the"
+        f" device of {format_bytes(failure.capacity)}{limit} of which"
+        f" {format_bytes(failure.allocated)} are allocated and"
+        f" {format_bytes(failure.reserved - failure.allocated)} are reserved but unallocated."
     )
     return OutOfMemoryError(
         message,
-        requested=error.requested,
-        capacity=error.capacity,
-        allocated=error.allocated,
-        reserved=error.reserved,
-        largest_free=error.largest_free,
-        event=None if error.event < 0 else error.event,
+        requested=failure.requested,
+        capacity=failure.capacity,
+        allocated=failure.allocated,
+        reserved=failure.reserved,
+        largest_free=failure.largest_free,
+        event=None if failure.event < 0 else failure.event,
     )

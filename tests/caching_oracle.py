@@ -29,7 +29,7 @@ class CachingOracle:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.segments: list[Segment] = []
-        self.next_address = 2**40
+        self.next_address = 0x7F0000000000
 
     @property
     def reserved(self) -> int:

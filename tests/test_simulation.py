@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from et_replay.errors import OutOfMemoryError, UsageError
-from et_replay.events import Action, AllocationEvents
+from et_replay.events import (
+    Action,
+    AllocationEvents,
+    BlockState,
+    SegmentState,
+    pool_number,
+)
 from et_replay.simulation import Simulator
 
 KIB = 2**10
@@ -198,16 +204,162 @@ def test_a_live_storage_is_not_allocated_again() -> None:
 
 
 def test_what_cannot_be_simulated_is_refused() -> None:
-    with pytest.raises(UsageError, match="Expected an allocator among native, got 'fast'"):
+    known = "native, expandable, direct, ideal"
+    with pytest.raises(UsageError, match=f"Expected an allocator among {known}, got 'fast'"):
         Simulator("fast")
+    with pytest.raises(UsageError, match="Only native and expandable have settings"):
+        Simulator("ideal:max_split_size_mb:64")
+    with pytest.raises(UsageError, match=r"max_split_size_mb: expected at least 20 .*, got 5;"):
+        Simulator("native:max_split_size_mb:5")
+    with pytest.raises(UsageError, match=r"torch version from 2\.7 to 2\.14, got '2\.6'"):
+        Simulator(torch_version="2.6")
+    with pytest.raises(UsageError, match="fraction must lie between 0 and 1"):
+        Simulator(fraction=1.5)
     with pytest.raises(UsageError, match="up to 1 PiB, got -1 bytes"):
         Simulator(device_memory=-1)
     with pytest.raises(ValueError, match="must not be negative"):
         Simulator().allocate(0, -1)
-    with pytest.raises(ValueError, match="Event 0 has the unknown action 2"):
-        Simulator().run(columns((2, 0, 512)))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Event 0 has the unknown action 77"):
+        Simulator().run(columns((77, 0, 512)))  # type: ignore[arg-type]
     with pytest.raises(IndexError, match="outside the 1 events"):
         Simulator().run(columns((Action.ALLOC, 0, 512)), 0, 2)
+
+
+def test_settings_and_versions_change_what_is_reserved() -> None:
+    reserved = {}
+    for allocator in ("native", "native:large_segment_size_mb:40", "expandable", "direct", "ideal"):
+        simulator = Simulator(allocator)
+        simulator.allocate(0, 3 * MIB + 1)
+        simulator.allocate(1, 100)
+        reserved[allocator] = simulator.reserved
+    assert reserved == {
+        "native": 22 * MIB,
+        "native:large_segment_size_mb:40": 42 * MIB,
+        "expandable": 22 * MIB,
+        "direct": 6 * MIB,
+        "ideal": 3 * MIB + 512 + 512,
+    }
+
+
+def test_a_fraction_limits_and_is_named_in_the_sentence() -> None:
+    simulator = Simulator(device_memory=GIB, fraction=0.5)
+    simulator.allocate(0, 512 * MIB)
+    with pytest.raises(OutOfMemoryError, match=r"device of 1\.00 GiB limited to 512 MiB, of which"):
+        simulator.allocate(1, 2 * MIB)
+
+
+def test_keep_going_collects_the_rows_that_fail() -> None:
+    simulator = Simulator(device_memory=64 * MIB)
+    events = columns(
+        (Action.ALLOC, 0, 40 * MIB),
+        (Action.ALLOC, 1, 50 * MIB),
+        (Action.FREE, 1, 50 * MIB),
+        (Action.OUT_OF_MEMORY, -1, 30 * MIB),
+        (Action.OUT_OF_MEMORY, -1, 4 * MIB),
+        (Action.ALLOC, 2, 60 * MIB),
+    )
+    simulator.run(events, keep_going=True)
+    assert [failure.event for failure in simulator.failures] == [1, 5]
+    assert simulator.failures[0].requested == 50 * MIB
+    assert simulator.unexpected == [4]
+    assert simulator.allocated == 40 * MIB
+
+
+def test_a_block_in_use_by_another_stream_is_held_until_its_free_completes() -> None:
+    simulator = Simulator()
+    events = columns(
+        (Action.ALLOC, 0, 12 * MIB),
+        (Action.FREE_REQUESTED, 0, 12 * MIB),
+        (Action.ALLOC, 1, 12 * MIB),
+        (Action.FREE_COMPLETED, 0, 12 * MIB),
+        (Action.ALLOC, 2, 12 * MIB),
+    )
+    addresses = simulator.addresses_of(events)
+    assert addresses[2] != addresses[0]
+    assert addresses[4] == addresses[0] == addresses[3]
+
+
+def test_a_private_pool_gives_back_after_its_release() -> None:
+    simulator = Simulator()
+    pool = pool_number((0, 5))
+    events = columns(
+        (Action.POOL_BEGIN, pool, 0),
+        (Action.ALLOC, 0, 30 * MIB),
+        (Action.POOL_END, pool, 0),
+        (Action.FREE, 0, 30 * MIB),
+        (Action.EMPTY_CACHE, -1, 0),
+        (Action.POOL_RELEASE, pool, 0),
+        (Action.EMPTY_CACHE, -1, 0),
+    )
+    simulator.run(events, 0, 5)
+    assert simulator.segments()[0].pool == (0, 5)
+    simulator.run(events, 5)
+    assert simulator.segments() == ()
+
+
+def test_the_trace_says_what_happened_in_order() -> None:
+    simulator = Simulator(record_trace=True)
+    simulator.allocate(0, 5 * MIB)
+    simulator.free(0)
+    simulator.empty_cache()
+    assert [(entry.action, entry.size) for entry in simulator.trace()] == [
+        ("segment_alloc", 20 * MIB),
+        ("alloc", 5 * MIB),
+        ("free_requested", 5 * MIB),
+        ("free_completed", 5 * MIB),
+        ("segment_free", 20 * MIB),
+    ]
+
+
+def state(address: int, *blocks: tuple[int, int], expandable: bool = False) -> SegmentState:
+    """Return a large segment of blocks (size, storage)."""
+    states = []
+    end = address
+    for size, storage in blocks:
+        states.append(BlockState(end, size, size if storage >= 0 else 0, storage))
+        end += size
+    return SegmentState(address, end - address, 0, False, expandable, (0, 0), tuple(states))
+
+
+@pytest.mark.parametrize("allocator", ["native", "expandable"])
+def test_what_was_reserved_before_is_taken_over(allocator: str) -> None:
+    base = 0x7F1200000000
+    expandable = allocator == "expandable"
+    start = state(base, (4 * MIB, 0), (6 * MIB, -1), (10 * MIB, 1), expandable=expandable)
+    simulator = Simulator(allocator, start=[start])
+    assert (simulator.allocated, simulator.reserved) == (14 * MIB, 20 * MIB)
+    simulator.free(0)
+    simulator.allocate(2, 10 * MIB)
+    assert simulator.address(2) == base
+    simulator.free(1)
+    simulator.free(2)
+    simulator.empty_cache()
+    assert simulator.reserved == 0
+
+
+def test_segments_come_out_as_they_went_in() -> None:
+    first = Simulator("expandable")
+    for storage, size in enumerate((3 * MIB, 700, 30 * MIB, 5 * MIB, 100)):
+        first.allocate(storage, size)
+    first.free(2)
+    first.free(1)
+    second = Simulator("expandable", start=first.segments())
+    assert second.segments() == first.segments()
+    for simulator in (first, second):
+        simulator.allocate(9, 29 * MIB)
+        simulator.allocate(10, 90 * MIB)
+    assert second.segments() == first.segments()
+
+
+def test_a_start_that_cannot_be_is_refused() -> None:
+    with pytest.raises(UsageError, match="do not fit the device memory"):
+        Simulator(device_memory=10 * MIB, start=[state(2**40, (20 * MIB, 0))])
+    with pytest.raises(UsageError, match="Storage 0 has two blocks"):
+        Simulator(start=[state(2**40, (10 * MIB, 0), (10 * MIB, 0))])
+    gap = state(2**40, (10 * MIB, 0), (10 * MIB, 1))
+    broken = SegmentState(2**40, 20 * MIB, 0, False, False, (0, 0), gap.blocks[1:])
+    with pytest.raises(UsageError, match=r"has a gap at 0x10000000000"):
+        Simulator(start=[broken])
 
 
 SIZES = st.one_of(

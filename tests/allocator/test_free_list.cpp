@@ -24,10 +24,21 @@ Block block_of(Bytes size, std::uint64_t order) {
   return block;
 }
 
-bool agree(const FreeList& list, const Oracle& oracle) {
+bool agree(FreeList& list, const Oracle& oracle) {
   std::vector<Block*> listed;
   list.for_each([&](Block* block) { listed.push_back(block); });
-  return listed == std::vector<Block*>(oracle.begin(), oracle.end());
+  std::vector<Block*> stepped;
+  for (auto at = list.best_fit(0); list.at(at) != nullptr; at = list.next(at)) {
+    stepped.push_back(list.at(at));
+  }
+  return listed == stepped && listed == std::vector<Block*>(oracle.begin(), oracle.end());
+}
+
+Block* take_fit(FreeList& list, Bytes size) {
+  const FreeList::Cursor cursor = list.best_fit(size);
+  Block* block = list.at(cursor);
+  if (block != nullptr) list.erase(cursor);
+  return block;
 }
 
 Block* take_fit(Oracle& oracle, Bytes size) {
@@ -41,13 +52,13 @@ Block* take_fit(Oracle& oracle, Bytes size) {
 
 void takes_the_smallest_that_fits_and_of_equals_the_first_in_order() {
   Block late = block_of(1024, 9), early = block_of(1024, 3), larger = block_of(2048, 1);
-  FreeList list(PoolKind::small, 0);
+  FreeList list;
   for (Block* block : {&late, &larger, &early}) list.insert(block);
   CHECK(list.largest() == 2048);
-  CHECK(list.take_fit(513) == &early);
-  CHECK(list.take_fit(1024) == &late);
-  CHECK(list.take_fit(1025) == &larger);
-  CHECK(list.take_fit(1) == nullptr);
+  CHECK(take_fit(list, 513) == &early);
+  CHECK(take_fit(list, 1024) == &late);
+  CHECK(take_fit(list, 1025) == &larger);
+  CHECK(take_fit(list, 1) == nullptr);
   CHECK(list.empty());
   CHECK(list.largest() == 0);
 }
@@ -59,7 +70,7 @@ void agrees_with_a_set_while_it_grows_and_shrinks(unsigned seed) {
   for (std::uint64_t order = 0; order < 3000; ++order) {
     blocks.push_back(block_of(512 * static_cast<Bytes>(1 + random() % 200), order));
   }
-  FreeList list(PoolKind::small, 0);
+  FreeList list;
   Oracle oracle;
   for (int step = 0; step < 30000; ++step) {
     Block* block = &blocks[random() % blocks.size()];
@@ -73,11 +84,11 @@ void agrees_with_a_set_while_it_grows_and_shrinks(unsigned seed) {
       list.erase(block);
       oracle.erase(block);
     } else if (!growing) {
-      CHECK(list.take_fit(block->size - 100) == take_fit(oracle, block->size - 100));
+      CHECK(take_fit(list, block->size - 100) == take_fit(oracle, block->size - 100));
     }
     if (step % 500 == 0) CHECK(agree(list, oracle));
   }
-  while (!oracle.empty()) CHECK(list.take_fit(1) == take_fit(oracle, 1));
+  while (!oracle.empty()) CHECK(take_fit(list, 1) == take_fit(oracle, 1));
   CHECK(list.empty());
 }
 

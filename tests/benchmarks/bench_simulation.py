@@ -1,4 +1,4 @@
-"""Events a second through the native allocator, at several numbers of live blocks.
+"""Events a second through the native allocator, at several numbers of live blocks and settings.
 
 Run as `python tests/benchmarks/bench_simulation.py [--events N]`. Sizes lie
 between 512 bytes and 64 MiB, each power of two alike: 300 distinct ones as in a model whose layers
@@ -19,6 +19,15 @@ from et_replay.units import format_bytes
 
 LIVE_BLOCKS = (100, 1_000, 10_000, 100_000)
 DEVICE_MEMORY = 2**50
+ALLOCATORS = (
+    "native",
+    "native:max_split_size_mb:128",
+    "native:roundup_power2_divisions:4",
+    "native:garbage_collection_threshold:0.8,per_process_memory_fraction:0.9",
+    "expandable",
+    "direct",
+    "ideal",
+)
 
 
 def random_events(count: int, live_blocks: int, distinct_sizes: int, seed: int) -> AllocationEvents:
@@ -44,11 +53,13 @@ def random_events(count: int, live_blocks: int, distinct_sizes: int, seed: int) 
     return AllocationEvents(action, storages, requests, zeros, zeros, zeros[:0])
 
 
-def best_time(events: AllocationEvents, repeats: int = 3) -> tuple[float, Simulator]:
+def best_time(
+    events: AllocationEvents, allocator: str = "native", repeats: int = 3
+) -> tuple[float, Simulator]:
     """Return the shortest time of a run, in seconds, and the simulator it ended with."""
     best = float("inf")
     for _ in range(repeats):
-        simulator = Simulator(device_memory=DEVICE_MEMORY)
+        simulator = Simulator(allocator, DEVICE_MEMORY)
         start = time.perf_counter()
         simulator.run(events)
         best = min(best, time.perf_counter() - start)
@@ -84,6 +95,10 @@ def main() -> None:
                 f" {format_bytes(stats.peak_reserved_bytes):>14} {stats.peak_segments:>9}"
             )
     events = random_events(count, 1_000, 300, seed=0)
+    print("\nM events/s with 1000 live blocks, by allocator")
+    for allocator in ALLOCATORS:
+        seconds, _ = best_time(events, allocator)
+        print(f"{count / seconds / 1e6:>10.2f}  {allocator}")
     print(f"in lockstep, one Python call an event: {lockstep_time(events) / count * 1e9:.0f} ns")
 
 
