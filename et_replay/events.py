@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,28 @@ class Action(enum.IntEnum):
 
     ALLOC = 0
     FREE = 1
+    """Requested and, unless other streams use the block, completed at once."""
+    FREE_REQUESTED = 2
+    """The block stays active until its FREE_COMPLETED, as other streams still use it."""
+    FREE_COMPLETED = 3
+    RECORD_STREAM = 4
+    """The stream `stream` uses the block, which belongs to another."""
+    EMPTY_CACHE = 5
+    OUT_OF_MEMORY = 6
+    """A request of `size` that failed when it was recorded; no storage comes of it."""
+    POOL_BEGIN = 7
+    """Requests of stream `stream` (-1: of all) go to the private pool `storage` from here on.
+
+    `storage` is the `pool_number` of the pool's id.
+    """
+    POOL_END = 8
+    POOL_RELEASE = 9
+    """The private pool `storage` is used no more: its segments may go back to the device."""
+
+
+def pool_number(pool: tuple[int, int]) -> int:
+    """Return the number by which events name a private pool: that of (0, n) is n."""
+    return pool[0] * 2**32 + pool[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,3 +64,68 @@ class AllocationEvents:
 
     def __len__(self) -> int:
         return len(self.action)
+
+
+@dataclass(frozen=True)
+class BlockState:
+    """A block of a segment as a memory snapshot shows it; `storage` is -1 for an inactive one."""
+
+    address: int
+    size: int
+    requested: int
+    storage: int
+    active_only: bool = False
+    """Freed by its owner, but still waited for on another stream."""
+
+
+@dataclass(frozen=True)
+class SegmentState:
+    """Memory obtained from the device before the first event, and the blocks in it by address."""
+
+    address: int
+    size: int
+    stream: int
+    small: bool
+    expandable: bool
+    pool: tuple[int, int]
+    blocks: tuple[BlockState, ...]
+
+
+class TraceEntry(NamedTuple):
+    """One line of an allocator's own history, as in the `device_traces` of a memory snapshot.
+
+    `size` is what was asked for, the whole size for a segment, and rounded for `oom`, whose
+    `address` holds the bytes that the device had free.
+    """
+
+    action: str
+    address: int
+    size: int
+    stream: int
+    pool: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryHistory:
+    """Recorded allocation events with what was recorded beside them.
+
+    `addresses` holds the recorded address of each event's block, 0 where there is none;
+    `segments` what was reserved before the first event; `device_addresses` the addresses that
+    the device gave during the events, in order. `settings` is the allocator configuration in
+    PYTORCH_ALLOC_CONF's syntax, `torch_version` the oldest version that can have written the file
+    ("" where it does not tell). `pools` are the ids of the private pools, which the events call by
+    their position here. `device_memory` is what the allocator could get from the device, where the
+    file proves it. `notes` says in sentences what is missing or was repaired.
+    """
+
+    source: str
+    kind: str
+    events: AllocationEvents
+    addresses: Int64Array
+    segments: tuple[SegmentState, ...] = ()
+    device_addresses: tuple[int, ...] = ()
+    settings: str = ""
+    torch_version: str = ""
+    pools: tuple[tuple[int, int], ...] = ()
+    device_memory: int | None = None
+    notes: tuple[str, ...] = ()

@@ -1,4 +1,7 @@
-"""Reading traces: a path goes in, an ExecutionTrace comes out; what the file holds decides how."""
+"""Reading recordings: a path goes in, an ExecutionTrace or a MemoryHistory comes out.
+
+What the file holds decides how it is read, never its name.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +12,81 @@ import msgspec
 import numpy as np
 
 from et_replay.errors import TraceError
+from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import notes
 from et_replay.formats.ancestry import find_parents
 from et_replay.formats.document import Document, read_document
+from et_replay.formats.kind import Kind, recognise
+from et_replay.formats.kineto import read_kineto
 from et_replay.formats.nodes import NodeDecoder
+from et_replay.formats.recorded_streams import read_recorded_streams
+from et_replay.formats.rmm_log import read_rmm_log
 from et_replay.formats.salvage import salvage
+from et_replay.formats.snapshot import read_snapshot
 from et_replay.formats.source import Source, read_source
-from et_replay.formats.wrong_file import describe
+from et_replay.formats.stalloc_log import read_stalloc_log
+from et_replay.formats.wrong_file import EITHER_NEEDED, HISTORY_NEEDED, TRACE_NEEDED, describe
 
-__all__ = ["open_trace"]
+__all__ = ["Kind", "open_history", "open_recording", "open_trace", "sniff"]
 
 
 def open_trace(path: str | os.PathLike[str], *, strict: bool = False) -> ExecutionTrace:
     """Read an execution trace from a file, or from standard input for `-`.
 
-    Plain JSON, gzip and zstd are recognised by content, every schema by its structure. What is
+    Plain JSON, gzip, xz and zstd are recognised by content, every schema by its structure. What is
     broken is repaired or left out, and `ExecutionTrace.notes` says so; `strict` refuses it instead.
     Raises TraceError where no trace can be read, and for nothing else.
     """
+    return _open_trace(read_source(path), strict)
+
+
+def open_history(path: str | os.PathLike[str], *, device: int | None = None) -> MemoryHistory:
+    """Read a memory history from a file, or from standard input for `-`.
+
+    It is a memory snapshot, a Kineto trace with memory events, a log of STAlloc or RMM, or recorded
+    allocation streams, plain or packed. `device` chooses among several in one file: by default, the
+    one with the most events. Raises TraceError where no history can be read, and for nothing else.
+    """
+    return _open_history(read_source(path), device)
+
+
+def open_recording(
+    path: str | os.PathLike[str], *, device: int | None = None, strict: bool = False
+) -> ExecutionTrace | MemoryHistory:
+    """Read a file as whichever of both it is; see `open_trace` and `open_history`."""
     source = read_source(path)
+    if recognise(source.text) in (None, Kind.EXECUTION_TRACE):
+        return _open_trace(source, strict, EITHER_NEEDED)
+    return _open_history(source, device)
+
+
+def sniff(path: str | os.PathLike[str]) -> Kind | None:
+    """Return what a file holds, by content; None where it is nothing that can be read."""
+    return recognise(read_source(path).text)
+
+
+def _open_history(source: Source, device: int | None) -> MemoryHistory:
+    kind = recognise(source.text)
+    if kind is Kind.SNAPSHOT:
+        return read_snapshot(source, device)
+    if kind is Kind.KINETO:
+        return read_kineto(source, device)
+    if kind is Kind.RECORDED_STREAMS:
+        return read_recorded_streams(source)
+    if kind is Kind.STALLOC_LOG:
+        return read_stalloc_log(source)
+    if kind is Kind.RMM_LOG:
+        return read_rmm_log(source)
+    if kind is Kind.EXECUTION_TRACE:
+        raise TraceError(f"{source.name} is {kind.value}; {HISTORY_NEEDED}.")
+    raise TraceError(f"{source.name} {describe(source.text, HISTORY_NEEDED)}.")
+
+
+def _open_trace(source: Source, strict: bool, needed: str = TRACE_NEEDED) -> ExecutionTrace:
     if strict and source.damage:
         _refuse(source, [source.damage])
-    document = _read_document(source, strict)
+    document = _read_document(source, strict, needed)
     headers = document.headers
     ids = np.array(headers.ids, np.int64)
     order = np.argsort(ids, kind="stable")
@@ -64,7 +119,7 @@ def open_trace(path: str | os.PathLike[str], *, strict: bool = False) -> Executi
     )
 
 
-def _read_document(source: Source, strict: bool) -> Document:
+def _read_document(source: Source, strict: bool, needed: str) -> Document:
     try:
         document = read_document(source.text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -72,7 +127,7 @@ def _read_document(source: Source, strict: bool) -> Document:
         if strict and document.headers.linked:
             _refuse(source, [f"{error}."])
     if document is None or not document.headers.linked:
-        raise TraceError(f"{source.name} {describe(source.text)}.")
+        raise TraceError(f"{source.name} {describe(source.text, needed)}.")
     return document
 
 

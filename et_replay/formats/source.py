@@ -1,9 +1,10 @@
-"""The text of a trace: a path or `-` goes in, UTF-8 comes out, unpacked as its content needs."""
+"""What a file holds: a path or `-` goes in, bytes come out, unpacked, and in UTF-8 if text."""
 
 from __future__ import annotations
 
 import codecs
 import errno
+import lzma
 import mmap
 import os
 import stat
@@ -19,12 +20,16 @@ STANDARD_INPUT = "-"
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_XZ = b"\xfd7zXZ\x00"
 _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file's text: `name` is for messages, `damage` is a sentence about a broken compression."""
+    """A file's content: `name` is for messages, `damage` is a sentence about a broken compression.
+
+    `text` is UTF-8, except where the file holds no text at all.
+    """
 
     name: str
     text: memoryview
@@ -46,6 +51,8 @@ def read_source(path: str | os.PathLike[str]) -> Source:
         return _unpack(name, packed, "gzip", lambda: zlib.decompressobj(wbits=31), zlib.error)
     if bytes(packed[:4]) == _ZSTD:
         return _unpack(name, packed, "zstd", *_zstd(name))
+    if bytes(packed[:6]) == _XZ:
+        return _unpack(name, packed, "xz", lzma.LZMADecompressor, lzma.LZMAError)
     return Source(name, _as_utf8(packed))
 
 

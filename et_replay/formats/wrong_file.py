@@ -1,4 +1,4 @@
-"""What a file that is no execution trace looks like: a sentence that says which file is needed."""
+"""What a file that cannot be read looks like: a sentence that says which file is needed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import re
 
 import msgspec
 
-_NEEDED = "needed is the JSON file that PyTorch's ExecutionTraceObserver writes"
+TRACE_NEEDED = "needed is the JSON file that PyTorch's ExecutionTraceObserver writes"
+HISTORY_NEEDED = (
+    "needed is a memory history, such as the pickle that torch.cuda.memory._dump_snapshot writes"
+)
 
+EITHER_NEEDED = f"{TRACE_NEEDED}, or {HISTORY_NEEDED.removeprefix('needed is ')}"
+
+_BZIP2 = b"BZh"
 _BEGINNINGS = (
-    (b"\xfd7zXZ\x00", "is compressed with xz; unpack it, or pack it with gzip or zstd"),
-    (b"BZh", "is compressed with bzip2; unpack it, or pack it with gzip or zstd"),
-    (b"PK\x03\x04", f"is a zip archive, such as a torch.save file; {_NEEDED}"),
-    (b"SQLite format 3\x00", f"is a database, such as a profile of Nsight Systems; {_NEEDED}"),
-    (b"\x80", f"is a Python pickle, such as a CUDA memory snapshot; {_NEEDED}"),
+    (b"PK\x03\x04", "is a zip archive, such as a torch.save file"),
+    (b"SQLite format 3\x00", "is a database, such as a profile of Nsight Systems"),
+    (b"\x80", "is a Python pickle, such as a CUDA memory snapshot"),
 )
 
 # a protobuf stream opens with a length and the version string in field 1 of GlobalMetadata
@@ -25,22 +29,24 @@ _KINDS = (
 )
 
 
-def describe(text: memoryview) -> str:
+def describe(text: memoryview, needed: str = TRACE_NEEDED) -> str:
     """Say what the text looks like: the rest of a sentence that begins with the file's name."""
     head = bytes(text[:4096])
     if not head.strip():
         return "is empty"
+    if head.startswith(_BZIP2):
+        return "is compressed with bzip2; unpack it, or pack it with gzip, xz or zstd"
     for beginning, answer in _BEGINNINGS:
         if head.startswith(beginning):
-            return answer
+            return f"{answer}; {needed}"
     if _PROTOBUF.match(head):
-        return f"is a Chakra trace in protobuf form (.et); {_NEEDED}, before its conversion"
+        return f"is a Chakra trace in protobuf form (.et); {needed}, before its conversion"
     if b"\x00" in head:
-        return f"is a binary file; {_NEEDED}"
+        return f"is a binary file; {needed}"
     for key, kind in _KINDS:
         if re.search(b'"%b"\\s*:' % key.encode(), text):
-            return f"{kind}; {_NEEDED}"
-    return f"{_describe_json(text)}; {_NEEDED}"
+            return f"{kind}; {needed}"
+    return f"{_describe_json(text)}; {needed}"
 
 
 def _describe_json(text: memoryview) -> str:

@@ -1,0 +1,122 @@
+"""What the device had given at a moment of a history: how much, where, and to which pool."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from et_replay.events import SegmentState, TraceEntry
+
+RELEASES = frozenset({"segment_free", "segment_unmap"})
+GROWTHS = frozenset({"segment_alloc", "segment_map"})
+DEFAULT_POOL = (0, 0)
+
+
+def find_device_memory(start: Sequence[SegmentState], entries: Sequence[TraceEntry]) -> int | None:
+    """Return what the allocator could get from the device, if out-of-memory events prove it.
+
+    A request that failed although the device had that much free met a limit of the process, of
+    which is known only that all memory ever reserved is within it.
+    """
+    reserved = peak = sum(segment.size for segment in start)
+    proven, failed = [], False
+    for action, free, size, *_ in entries:
+        if action in GROWTHS:
+            reserved += size
+            peak = max(peak, reserved)
+        elif action in RELEASES:
+            reserved -= size
+        elif action == "oom":
+            failed = True
+            if size > free:
+                proven.append(reserved + free)
+    return max(peak, min(proven, default=0)) if failed else None
+
+
+class PoolFinder:
+    """The private pool of each allocation: its entry says so, or the segment that it lies in."""
+
+    def __init__(self, segments: Sequence[SegmentState]) -> None:
+        private = {s.address: s for s in segments if s.pool != DEFAULT_POOL}
+        self._segments = [private[address] for address in sorted(private)]
+        self._starts = sorted(private)
+
+    def find(self, entry: TraceEntry) -> tuple[int, int]:
+        """Return the pool's id, which is (0, 0) outside of private pools."""
+        return self.find_at(entry.address) if entry.pool is None else entry.pool
+
+    def find_at(self, address: int) -> tuple[int, int]:
+        """Return the pool of the segment at an address."""
+        index = bisect_right(self._starts, address) - 1
+        if index < 0:
+            return DEFAULT_POOL
+        segment = self._segments[index]
+        return segment.pool if address < segment.address + segment.size else DEFAULT_POOL
+
+
+class ReservedRanges:
+    """The ranges that the device gave, by where they begin; `total` is all of them, in bytes."""
+
+    def __init__(self, start: Iterable[SegmentState]) -> None:
+        self._sizes: dict[int, int] = {}
+        self.total = 0
+        for segment in start:
+            self.add(segment.address, segment.size)
+
+    def add(self, address: int, size: int) -> None:
+        """Add what the device gave."""
+        self._sizes[address] = size
+        self.total += size
+
+    def give_back(self, address: int, size: int) -> None:
+        """Take off what the device got back, which may be a part of a range, or of several."""
+        self.total -= size
+        if self._sizes.get(address) == size:
+            del self._sizes[address]
+            return
+        end = address + size
+        for start, length in [*self._sizes.items()]:
+            stop = start + length
+            if start < end and address < stop:
+                del self._sizes[start]
+                if start < address:
+                    self._sizes[start] = address - start
+                if end < stop:
+                    self._sizes[end] = stop - end
+
+    def idle(self, live: Iterable[int]) -> list[int]:
+        """Return where the ranges begin in which none of the live blocks begins."""
+        starts = sorted(self._sizes)
+        used = {bisect_right(starts, address) - 1 for address in live}
+        return [start for index, start in enumerate(starts) if index not in used]
+
+
+class VirtualRanges:
+    """Addresses of expandable segments: how far each was ever mapped, and how much still is.
+
+    Mapping goes on where it stopped, or in between; what begins anywhere else is a new range. A
+    range of which nothing is mapped any more is given up.
+    """
+
+    def __init__(self, start: Iterable[SegmentState]) -> None:
+        self._ranges: list[tuple[int, int, int]] = []  # begin, end, mapped bytes
+        for segment in start:
+            if segment.expandable:
+                self.map(segment.address, segment.size)
+
+    def map(self, address: int, size: int) -> bool:
+        """Note that memory was mapped; tell whether this begins an expandable segment."""
+        end = address + size
+        for index, (begin, stop, mapped) in enumerate(self._ranges):
+            if begin <= address <= stop or begin == end:
+                self._ranges[index] = min(begin, address), max(stop, end), mapped + size
+                return False
+        self._ranges.append((address, end, size))
+        return True
+
+    def unmap(self, address: int, size: int) -> None:
+        """Note that memory was unmapped."""
+        for index, (begin, stop, mapped) in enumerate(self._ranges):
+            if begin <= address < stop:
+                self._ranges[index] = begin, stop, mapped - size
+        self._ranges = [known for known in self._ranges if known[2] > 0]

@@ -1,0 +1,125 @@
+"""CUDA memory snapshots of every torch version, as pickle or JSON: a file in, a history out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from et_replay.errors import TraceError
+from et_replay.events import MemoryHistory, SegmentState, TraceEntry
+from et_replay.formats.allocator_settings import AllocatorSettings, settings_from_fields
+from et_replay.formats.device_ranges import PoolFinder, find_device_memory
+from et_replay.formats.notes import counted
+from et_replay.formats.snapshot_document import BLOCK_ACTIONS, SnapshotDocument
+from et_replay.formats.snapshot_events import Recorded, read_events
+from et_replay.formats.snapshot_version import oldest_version
+from et_replay.formats.source import Source
+from et_replay.formats.start_state import StartState, rebuild_start
+
+KIND = "memory snapshot"
+
+
+def read_snapshot(source: Source, device: int | None = None) -> MemoryHistory:
+    """Read the history of one device: by default that with the most events."""
+    document = SnapshotDocument(source)
+    device, notes = _choose(document, device)
+    segments, entries = document.segments(device), document.entries(device)
+    settings = _settings(document, segments, entries)
+    entries = _without_gaps(entries, notes)
+    start = rebuild_start(segments, entries, settings)
+    memory = find_device_memory(start.segments, entries)
+    pools = PoolFinder([*start.segments, *segments])
+    recorded = read_events(start.segments, entries, pools, memory, settings.garbage_collection)
+    return MemoryHistory(
+        source=source.name,
+        kind=KIND,
+        events=recorded.log.events(),
+        addresses=recorded.log.addresses(),
+        segments=start.segments,
+        device_addresses=recorded.device_addresses,
+        settings=settings.text,
+        torch_version=oldest_version(document.content),
+        pools=recorded.pools,
+        device_memory=memory,
+        notes=(*filter(None, [source.damage]), *notes, *_notes(entries, start, recorded)),
+    )
+
+
+def _choose(document: SnapshotDocument, wanted: int | None) -> tuple[int, list[str]]:
+    devices = document.devices()
+    if wanted is None:
+        wanted = devices[0]
+    if wanted not in devices:
+        known = ", ".join(map(str, sorted(devices)))
+        raise TraceError(f"{document.name} has nothing of device {wanted}, only of {known}.")
+    others = ", ".join(str(device) for device in sorted(devices) if device != wanted)
+    if not others:
+        return wanted, []
+    return wanted, [f"Device {wanted} was read; the snapshot also has device {others}."]
+
+
+def _settings(
+    document: SnapshotDocument, segments: Sequence[SegmentState], entries: Sequence[TraceEntry]
+) -> AllocatorSettings:
+    """Return the recorded settings; before torch 2.3, what the memory itself shows."""
+    fields = document.settings
+    if fields is not None:
+        return settings_from_fields(fields)
+    mapped = any(segment.expandable for segment in segments)
+    if mapped or any(entry.action == "segment_map" for entry in entries):
+        return settings_from_fields({"expandable_segments": True})
+    return AllocatorSettings()
+
+
+def _without_gaps(entries: list[TraceEntry], notes: list[str]) -> list[TraceEntry]:
+    """Return the entries; none where they are no history, others where kinds were not recorded."""
+    counts = dict.fromkeys(BLOCK_ACTIONS, 0)
+    for entry in entries:
+        if entry.action in counts:
+            counts[entry.action] += 1
+    if len(entries) < 2 or not any(counts.values()):  # without enabled='all' it keeps one entry
+        notes.append(
+            "The snapshot has a state but no history (it was recorded without enabled='all'):"
+            " there is nothing to replay."
+        )
+        return []
+    if not counts["alloc"]:
+        notes.append("The history has no allocation: it shows frees only.")
+    freed = counts["free_requested"], counts["free_completed"]
+    if all(freed) or not any(freed):
+        return entries
+    notes.append(
+        "Of each free, the history has only the"
+        f" {'request' if freed[0] else 'completion'}; the other half is taken to follow at once."
+    )
+    return [other for entry in entries for other in _both_halves(entry)]
+
+
+def _both_halves(entry: TraceEntry) -> tuple[TraceEntry, ...]:
+    if entry.action not in ("free_requested", "free_completed"):
+        return (entry,)
+    return entry._replace(action="free_requested"), entry._replace(action="free_completed")
+
+
+def _notes(entries: Sequence[TraceEntry], start: StartState, recorded: Recorded) -> list[str]:
+    """Say what the history does not prove."""
+    notes = []
+    live = sum(block.storage >= 0 for segment in start.segments for block in segment.blocks)
+    if entries and start.segments:
+        text = f"{counted(len(start.segments), 'segment')} and {counted(live, 'live block')}"
+        notes.append(f"The history begins with {text}, which were rebuilt from its end.")
+    if start.guessed:
+        notes.append(
+            f"Of {start.guessed} of these blocks, nothing proves the size: each may be up to 1 MiB"
+            " larger."
+        )
+    left_out = start.strays + recorded.unknown + recorded.unseen
+    if left_out:
+        notes.append(
+            f"Entries that contradict the others: {left_out}; they were left out or repaired."
+        )
+    if recorded.partial_releases:
+        notes.append(
+            "Releases of a part of the cache for a request, by garbage collection or in search of"
+            f" one large block: {recorded.partial_releases}."
+        )
+    return notes

@@ -1,0 +1,210 @@
+"""An allocator's own history in, events out: what the program did, without what the allocator did.
+
+A run of `segment_free` is the allocator's own doing where a request needed the memory, else the
+program's `empty_cache()`. The history does not tell them apart, but:
+
+- where something follows that takes no memory from the device, the program did it;
+- where segments without a block in use stay behind, and a request to the device follows, it is
+  garbage collection or the search for one large block: a part of the cache goes, for that request;
+- else it is the whole cache just before a request to the device. An out-of-memory event tells how
+  much the device gives; where the request would have exceeded that, it is a retry, and where the
+  threshold was exceeded, garbage collection. Otherwise it is taken for `empty_cache()`, which
+  leaves the same memory behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from et_replay.events import Action, SegmentState, TraceEntry
+from et_replay.formats.device_ranges import (
+    DEFAULT_POOL,
+    GROWTHS,
+    RELEASES,
+    PoolFinder,
+    ReservedRanges,
+    VirtualRanges,
+)
+from et_replay.formats.event_log import EventLog
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Events, and what the entries tell beside them.
+
+    `partial_releases` counts the runs that gave back a part of the cache for a request, `unknown`
+    the frees of blocks that nothing allocated, `unseen` the blocks whose free is missing.
+    """
+
+    log: EventLog
+    device_addresses: tuple[int, ...]
+    pools: tuple[tuple[int, int], ...]
+    partial_releases: int
+    unknown: int
+    unseen: int
+
+
+def read_events(
+    start: Sequence[SegmentState],
+    entries: Sequence[TraceEntry],
+    pools: PoolFinder,
+    device_memory: int | None,
+    collection: float,
+) -> Recorded:
+    """Walk the entries forward from the segments at the start.
+
+    `collection` is the garbage collection threshold that was set.
+    """
+    forward = _Forward(start, pools, device_memory, collection)
+    forward.walk(entries)
+    return forward.result()
+
+
+class _Forward:
+    """The walk: live blocks by address, reserved ranges, and the pool that requests go to."""
+
+    def __init__(
+        self,
+        start: Sequence[SegmentState],
+        pools: PoolFinder,
+        device_memory: int | None,
+        collection: float,
+    ) -> None:
+        self._pools = pools
+        self._collection = collection
+        self._device_memory = device_memory
+        self._log = EventLog()
+        self._live: dict[int, tuple[int, int, int]] = {}
+        self._reserved = ReservedRanges(start)
+        self._virtual = VirtualRanges(start)
+        self._device_addresses: list[int] = []
+        self._begun: dict[tuple[int, int], int] = {}
+        self._routed = DEFAULT_POOL
+        self._partial = self._unknown = self._unseen = 0
+        for segment in start:
+            for block in segment.blocks:
+                if block.storage >= 0:
+                    self._live[block.address] = block.storage, block.requested, segment.stream
+                if segment.pool != DEFAULT_POOL:
+                    self._begun.setdefault(segment.pool, 1)
+        self._storages = len(self._live)
+
+    def result(self) -> Recorded:
+        """Return what has been walked."""
+        return Recorded(
+            self._log,
+            tuple(self._device_addresses),
+            tuple(self._begun),
+            self._partial,
+            self._unknown,
+            self._unseen,
+        )
+
+    def walk(self, entries: Sequence[TraceEntry]) -> None:
+        """Add the events of all entries."""
+        position = 0
+        while position < len(entries):
+            entry = entries[position]
+            if entry.action in RELEASES:
+                end = position
+                while end < len(entries) and entries[end].action in RELEASES:
+                    end += 1
+                self._release(entries[position:end], entries[end] if end < len(entries) else None)
+                position = end
+                continue
+            position += 1
+            if entry.action == "free_requested":
+                following = entries[position] if position < len(entries) else None
+                at_once = _completes(following, entry)
+                self._free(entry, Action.FREE if at_once else Action.FREE_REQUESTED)
+                position += at_once
+            else:
+                self._add(entry)
+
+    def _add(self, entry: TraceEntry) -> None:
+        action, address, size, stream, _ = entry
+        if action == "alloc":
+            self._allocate(entry)
+        elif action == "free_completed":
+            self._free(entry, Action.FREE_COMPLETED)
+        elif action == "oom":
+            self._log.add(Action.OUT_OF_MEMORY, size=size, stream=stream)
+        elif action in GROWTHS:
+            self._reserved.add(address, size)
+            if action == "segment_alloc" or self._virtual.map(address, size):
+                self._device_addresses.append(address)
+
+    def _allocate(self, entry: TraceEntry) -> None:
+        _, address, size, stream, _ = entry
+        self._route(self._pools.find(entry))
+        if address in self._live:
+            self._unseen += 1
+            self._log.add(Action.FREE, *self._live[address], address)
+        self._live[address] = self._storages, size, stream
+        self._log.add(Action.ALLOC, self._storages, size, stream, address)
+        self._storages += 1
+
+    def _free(self, entry: TraceEntry, action: Action) -> None:
+        block = self._live.get(entry.address)
+        if block is None:
+            self._unknown += 1
+            return
+        if action is not Action.FREE_REQUESTED:
+            del self._live[entry.address]
+        self._log.add(action, *block, entry.address)
+
+    def _route(self, pool: tuple[int, int]) -> None:
+        """Let requests go to another pool from here on."""
+        if pool == self._routed:
+            return
+        if self._routed != DEFAULT_POOL:
+            self._log.add(Action.POOL_END, self._number(self._routed))
+        if pool != DEFAULT_POOL:
+            self._begun[pool] = self._begun.get(pool, 0) + 1
+            self._log.add(Action.POOL_BEGIN, self._number(pool), stream=-1)
+        self._routed = pool
+
+    def _number(self, pool: tuple[int, int]) -> int:
+        return list(self._begun).index(pool)
+
+    def _release(self, run: Sequence[TraceEntry], following: TraceEntry | None) -> None:
+        """Take back what a run of releases gave to the device, and say who did it."""
+        before = self._reserved.total
+        for pool in {self._pools.find(entry) for entry in run} - {DEFAULT_POOL}:
+            self._route(DEFAULT_POOL)
+            for _ in range(self._begun.get(pool, 0)):
+                self._log.add(Action.POOL_RELEASE, self._number(pool))
+            self._begun[pool] = 0
+        for entry in run:
+            self._reserved.give_back(entry.address, entry.size)
+            if entry.action == "segment_unmap":
+                self._virtual.unmap(entry.address, entry.size)
+        if following is None or following.action not in (*GROWTHS, "oom"):
+            self._log.add(Action.EMPTY_CACHE)
+        elif run[0].action == "segment_free" and self._has_idle_segment():
+            self._partial += 1
+        elif not self._is_needed(before, following):
+            self._log.add(Action.EMPTY_CACHE)
+
+    def _has_idle_segment(self) -> bool:
+        """Tell whether a segment outside of private pools is left without a block in it."""
+        idle = self._reserved.idle(self._live)
+        return any(self._pools.find_at(start) == DEFAULT_POOL for start in idle)
+
+    def _is_needed(self, reserved: int, following: TraceEntry) -> bool:
+        """Tell whether the allocator itself gives back its cache for a request to the device."""
+        limit = self._device_memory
+        if limit is None:
+            return False
+        threshold = self._collection * limit
+        full = following.action == "oom" or reserved + following.size > limit
+        return full or 0 < threshold < reserved
+
+
+def _completes(following: TraceEntry | None, request: TraceEntry) -> bool:
+    return (
+        following is not None
+        and following.action == "free_completed"
+        and following.address == request.address
+    )
