@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from et_replay.errors import UsageError
 from et_replay.units import parse_bytes
@@ -88,6 +89,10 @@ def add_input(parser: argparse.ArgumentParser) -> None:
         action=_Once,
         help="the execution trace: JSON, plain or compressed by gzip or zstd; - is stdin",
     )
+    _add_reading(parser)
+
+
+def _add_reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window",
         metavar="TEXT",
@@ -97,6 +102,34 @@ def add_input(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict", action="store_true", help="refuse a damaged trace instead of repairing it"
     )
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what several inputs to read."""
+    parser.add_argument(
+        "--trace",
+        action="append",
+        metavar="PATH",
+        required=True,
+        help="an execution trace, memory snapshot, Kineto trace, STAlloc or RMM log, recorded "
+        "streams, or a folder of them; repeatable; - is stdin",
+    )
+    _add_reading(parser)
+
+
+def expand(paths: Sequence[str]) -> list[str]:
+    """List the inputs: a folder stands for the files in it, by name."""
+    files: list[str] = []
+    for path in paths:
+        folder = Path(path)
+        if path != "-" and folder.is_dir():
+            found = sorted(str(file) for file in folder.iterdir() if file.is_file())
+            if not found:
+                raise UsageError(f"The folder {path} holds no file.")
+            files += found
+        else:
+            files.append(path)
+    return files
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

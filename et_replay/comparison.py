@@ -1,0 +1,215 @@
+"""Memory histories and allocators in, a row of figures for each pair of them out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from et_replay.errors import OutOfMemoryError, UndefinedBehaviorError
+from et_replay.events import Action, AllocationEvents, MemoryHistory
+from et_replay.program import Mode, Program, allocation_events
+from et_replay.simulation import NEWEST_VERSION, MemoryStatistics, Simulator
+
+DEFAULT_DEVICE_MEMORY = 80 * 2**30
+
+
+@dataclass(frozen=True)
+class AddressCheck:
+    """How many recorded addresses a simulation under the recorded settings gives again.
+
+    `first_difference` is the first event, with the recorded and the simulated address, or None.
+    """
+
+    torch_version: str
+    compared: int
+    equal: int
+    first_difference: tuple[int, int, int] | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What one allocator makes of one history.
+
+    The statistics' peaks cover all iterations up to a failure; `reserved_by_iteration` are the
+    bytes reserved at the end of each. `failed_iteration` counts from 1.
+    """
+
+    input: str
+    allocator: str
+    torch_version: str
+    events: int
+    statistics: MemoryStatistics
+    reserved_by_iteration: tuple[int, ...]
+    out_of_memory: OutOfMemoryError | None
+    failed_iteration: int | None
+    undefined: str
+    duration: int
+
+    @property
+    def fragmentation(self) -> float:
+        """1 - peak allocated / peak reserved, 0 where nothing was reserved."""
+        reserved = self.statistics.peak_reserved_bytes
+        return 1 - self.statistics.peak_allocated_bytes / reserved if reserved else 0.0
+
+
+def history_of(program: Program, mode: Mode) -> MemoryHistory:
+    """Make the history of one iteration of a program; it has no recorded addresses."""
+    events = allocation_events(program, mode)
+    return MemoryHistory(
+        source=program.trace.source,
+        kind="execution trace",
+        events=events,
+        addresses=np.zeros(len(events), dtype=np.int64),
+        notes=(*program.trace.notes, *program.notes),
+    )
+
+
+def reproduce(history: MemoryHistory, torch_version: str | None = None) -> AddressCheck | None:
+    """Simulate `history` as it was recorded, and count the addresses that come out again.
+
+    Without `torch_version` the versions that can have written the file are tried, and the one that
+    gives most addresses is taken. None for histories that recorded no addresses.
+    """
+    if not np.any(history.addresses[history.events.action == Action.ALLOC]):
+        return None
+    versions = [torch_version] if torch_version else _candidates(history.torch_version)
+    return max((_reproduce(history, version) for version in versions), key=lambda c: c.equal)
+
+
+def compare(
+    history: MemoryHistory,
+    allocator: str,
+    *,
+    torch_version: str | None = None,
+    device_memory: int | None = None,
+    iterations: int = 1,
+) -> Comparison:
+    """Serve `history` from `allocator`, over and over without a reset.
+
+    `device_memory` is in bytes; without it the recorded capacity counts, else 80 GiB. Memory that
+    was reserved before the first event is taken as recorded by the plain native allocator; the
+    others get the requests that live in it first. Raises UsageError for an allocator, a setting or
+    a version that there is not.
+    """
+    capacity = device_memory or history.device_memory or DEFAULT_DEVICE_MEMORY
+    as_recorded = allocator == "native"
+    simulator = Simulator(
+        allocator,
+        capacity,
+        torch_version=torch_version,
+        start=history.segments if as_recorded else (),
+    )
+    events = _repeatable(history.events) if iterations > 1 else history.events
+    begin = int(events.steps[0]) if len(events.steps) else 0
+    reserved: list[int] = []
+    failure: OutOfMemoryError | None = None
+    undefined = ""
+    started = time.perf_counter_ns()
+    try:
+        if not as_recorded:
+            simulator.run(_requests_before(history))
+        simulator.run(events, 0, begin)
+        for _ in range(iterations):
+            simulator.run(events, begin)
+            reserved.append(simulator.reserved)
+    except OutOfMemoryError as error:
+        failure = error
+    except UndefinedBehaviorError as error:
+        undefined = str(error)
+    return Comparison(
+        input=history.source,
+        allocator=allocator,
+        torch_version=torch_version or NEWEST_VERSION,
+        events=len(history.events),
+        statistics=simulator.statistics(),
+        reserved_by_iteration=tuple(reserved),
+        out_of_memory=failure,
+        failed_iteration=len(reserved) + 1 if failure else None,
+        undefined=undefined,
+        duration=time.perf_counter_ns() - started,
+    )
+
+
+def _reproduce(history: MemoryHistory, torch_version: str) -> AddressCheck:
+    simulator = Simulator(
+        f"native:{history.settings}" if history.settings else "native",
+        history.device_memory or 2**50,
+        torch_version=torch_version,
+        start=history.segments,
+        device_addresses=history.device_addresses,
+    )
+    simulated = simulator.addresses_of(history.events, keep_going=True)
+    known = (history.events.action == Action.ALLOC) & (history.addresses != 0)
+    different = np.flatnonzero(known & (simulated != history.addresses))
+    first = int(different[0]) if len(different) else None
+    return AddressCheck(
+        torch_version=torch_version,
+        compared=int(known.sum()),
+        equal=int(known.sum()) - len(different),
+        first_difference=None
+        if first is None
+        else (first, int(history.addresses[first]), int(simulated[first])),
+    )
+
+
+def _candidates(lower_bound: str) -> Sequence[str]:
+    """List the versions to try for a file that tells the oldest version it can be from.
+
+    What decides ties between blocks changed in 2.12 and again in 2.13; before, versions agree.
+    """
+    parts = [int(part) for part in lower_bound.split(".")[:2] if part.isdigit()]
+    return ("2.12", NEWEST_VERSION) if parts >= [2, 12] else ("2.11",)
+
+
+def _requests_before(history: MemoryHistory) -> AllocationEvents:
+    """Ask for what lives in the recorded start state, in the order of addresses."""
+    live = [
+        (block.storage, block.requested, segment.stream)
+        for segment in history.segments
+        for block in segment.blocks
+        if block.storage >= 0 and not block.active_only
+    ]
+    storage, size, stream = (
+        np.array([row[column] for row in live], dtype=np.int64) for column in range(3)
+    )
+    return _events(np.zeros(len(live), dtype=np.int8), storage, size, stream)
+
+
+def _repeatable(events: AllocationEvents) -> AllocationEvents:
+    """Add FREEs at the end for what an iteration leaves behind, so that it can begin again."""
+    begin = int(events.steps[0]) if len(events.steps) else 0
+    left: dict[int, int] = {}
+    for row in range(begin, len(events)):
+        action, storage = events.action[row], int(events.storage[row])
+        if action == Action.ALLOC:
+            left[storage] = row
+        elif action in (Action.FREE, Action.FREE_COMPLETED):
+            left.pop(storage, None)
+    rows = np.fromiter(left.values(), dtype=np.int64, count=len(left))
+    return AllocationEvents(
+        action=np.append(events.action, np.full(len(rows), Action.FREE, dtype=np.int8)),
+        storage=np.append(events.storage, events.storage[rows]),
+        size=np.append(events.size, events.size[rows]),
+        stream=np.append(events.stream, events.stream[rows]),
+        node_id=np.append(events.node_id, events.node_id[rows]),
+        steps=events.steps,
+    )
+
+
+def _events(
+    action: np.ndarray[tuple[int], np.dtype[np.int8]],
+    storage: np.ndarray[tuple[int], np.dtype[np.int64]],
+    size: np.ndarray[tuple[int], np.dtype[np.int64]],
+    stream: np.ndarray[tuple[int], np.dtype[np.int64]],
+) -> AllocationEvents:
+    return AllocationEvents(
+        action=action,
+        storage=storage,
+        size=size,
+        stream=stream,
+        node_id=np.full(len(action), -1, dtype=np.int64),
+        steps=np.zeros(0, dtype=np.int64),
+    )

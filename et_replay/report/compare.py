@@ -1,0 +1,173 @@
+"""Comparisons in; one table for each input, or their JSON objects, out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from et_replay.comparison import AddressCheck, Comparison
+from et_replay.report.document import JsonObject
+from et_replay.report.table import fields, table
+from et_replay.units import format_bytes, format_duration, format_share
+
+_HEADING = (
+    "allocator",
+    "peak reserved",
+    "peak allocated",
+    "fragmentation",
+    "segments",
+    "device calls",
+    "retries",
+    "out of memory",
+    "time",
+)
+_NUMBERS = _HEADING[1:7] + _HEADING[8:]
+
+
+@dataclass(frozen=True)
+class InputReport:
+    """All rows of one input, and what is known of the input itself."""
+
+    input: str
+    kind: str
+    events: int
+    device_memory: int
+    iterations: int
+    addresses: AddressCheck | None
+    rows: Sequence[Comparison]
+    notes: Sequence[str]
+
+
+def compare_text(reports: Sequence[InputReport]) -> str:
+    """Write a table for each input, its rows sorted by peak reserved, failures last."""
+    return "\n\n".join(_report_text(report) for report in reports)
+
+
+def compare_objects(reports: Sequence[InputReport]) -> list[JsonObject]:
+    """Give every row its JSON form, in the order of the tables."""
+    return [_row_object(report, row) for report in reports for row in _sorted(report.rows)]
+
+
+def _report_text(report: InputReport) -> str:
+    rows = [
+        (
+            row.allocator,
+            format_bytes(row.statistics.peak_reserved_bytes),
+            format_bytes(row.statistics.peak_allocated_bytes),
+            format_share(row.fragmentation),
+            str(row.statistics.peak_segments),
+            str(_device_calls(row)),
+            str(row.statistics.alloc_retries),
+            _failure(row),
+            format_duration(row.duration),
+        )
+        for row in _sorted(report.rows)
+    ]
+    return "\n".join([fields(_summary(report)), "", table(_HEADING, rows, right=_NUMBERS)])
+
+
+def _summary(report: InputReport) -> Iterator[tuple[str, str]]:
+    yield "Input", f"{report.input}, {report.kind}"
+    yield "Events", f"{report.events}, {_times(report.iterations)} without a reset"
+    versions = sorted({row.torch_version for row in report.rows})
+    yield "Allocators", f"as in torch {', '.join(versions)}, device memory simulated"
+    yield "Capacity", format_bytes(report.device_memory)
+    if report.addresses is not None:
+        yield "Addresses", _addresses(report.addresses)
+    drift = [row for row in report.rows if len(set(row.reserved_by_iteration)) > 1]
+    for row in drift:
+        first, last = row.reserved_by_iteration[0], row.reserved_by_iteration[-1]
+        yield (
+            "Drift",
+            f"{row.allocator}: {format_bytes(first)} reserved after the first iteration, "
+            f"{format_bytes(last)} after iteration {len(row.reserved_by_iteration)}",
+        )
+
+
+def _addresses(check: AddressCheck) -> str:
+    text = f"{check.equal} of {check.compared} recorded ones come out again"
+    text += f" (native, as in torch {check.torch_version})"
+    if check.first_difference is not None:
+        event, recorded, simulated = check.first_difference
+        text += f"\nfirst difference: event {event}, recorded {recorded:#x}, got {simulated:#x}"
+    return text
+
+
+def _failure(row: Comparison) -> str:
+    if row.undefined:
+        return f"undefined in torch {row.torch_version}"
+    if row.out_of_memory is None:
+        return "no"
+    where = f"event {row.out_of_memory.event}"
+    return f"{where} of iteration {row.failed_iteration}"
+
+
+def _row_object(report: InputReport, row: Comparison) -> JsonObject:
+    statistics, check = row.statistics, report.addresses
+    return {
+        "input": report.input,
+        "allocator": row.allocator,
+        "torch_version": row.torch_version,
+        "events": report.events,
+        "iterations": report.iterations,
+        "device_memory_bytes": report.device_memory,
+        "peak_allocated_bytes": statistics.peak_allocated_bytes,
+        "peak_active_bytes": statistics.peak_active_bytes,
+        "peak_reserved_bytes": statistics.peak_reserved_bytes,
+        "fragmentation": row.fragmentation,
+        "segments": statistics.peak_segments,
+        "device_calls": _device_calls(row),
+        "retries": statistics.alloc_retries,
+        "reserved_by_iteration_bytes": list(row.reserved_by_iteration),
+        "out_of_memory": _failure_object(row),
+        "undefined": row.undefined or None,
+        "addresses": None if check is None else _check_object(check),
+        "simulation_time_ns": row.duration,
+        "notes": list(report.notes),
+    }
+
+
+def _failure_object(row: Comparison) -> JsonObject | None:
+    failure = row.out_of_memory
+    if failure is None:
+        return None
+    return {
+        "message": str(failure),
+        "event": failure.event,
+        "iteration": row.failed_iteration,
+        "node_id": failure.node_id,
+        "operator": failure.operator,
+        "requested_bytes": failure.requested,
+        "capacity_bytes": failure.capacity,
+        "allocated_bytes": failure.allocated,
+        "reserved_bytes": failure.reserved,
+        "largest_free_bytes": failure.largest_free,
+    }
+
+
+def _check_object(check: AddressCheck) -> JsonObject:
+    first = check.first_difference
+    return {
+        "torch_version": check.torch_version,
+        "compared": check.compared,
+        "equal": check.equal,
+        "first_difference": None
+        if first is None
+        else dict(zip(("event", "recorded_address", "simulated_address"), first, strict=True)),
+    }
+
+
+def _sorted(rows: Sequence[Comparison]) -> list[Comparison]:
+    def rank(row: Comparison) -> tuple[bool, int]:
+        failed = row.out_of_memory is not None or row.undefined != ""
+        return failed, row.statistics.peak_reserved_bytes
+
+    return sorted(rows, key=rank)
+
+
+def _device_calls(row: Comparison) -> int:
+    return row.statistics.device_allocs + row.statistics.device_frees
+
+
+def _times(iterations: int) -> str:
+    return "once" if iterations == 1 else f"{iterations} times"
