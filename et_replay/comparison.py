@@ -70,7 +70,7 @@ def history_of(program: Program, mode: Mode) -> MemoryHistory:
 def reproduce(history: MemoryHistory, torch_version: str | None = None) -> AddressCheck | None:
     """Simulate `history` as it was recorded, and count the addresses that come out again.
 
-    Without `torch_version` the versions that can have written the file are tried, and the one that
+    Without `torch_version` the orders of blocks that versions have had are tried, and the one that
     gives most addresses is taken. None for histories that recorded no addresses.
     """
     if not np.any(history.addresses[history.events.action == Action.ALLOC]):
@@ -117,7 +117,7 @@ def compare(
             reserved.append(simulator.reserved)
     except OutOfMemoryError as error:
         failure = error
-    except UndefinedBehaviorError as error:
+    except (UndefinedBehaviorError, ValueError) as error:  # ValueError: pools used as none can be
         undefined = str(error)
     return Comparison(
         input=history.source,
@@ -156,12 +156,13 @@ def _reproduce(history: MemoryHistory, torch_version: str) -> AddressCheck:
 
 
 def _candidates(lower_bound: str) -> Sequence[str]:
-    """List the versions to try for a file that tells the oldest version it can be from.
+    """List the versions to try, the likeliest first, for a file that tells only the oldest it fits.
 
     What decides ties between blocks changed in 2.12 and again in 2.13; before, versions agree.
     """
     parts = [int(part) for part in lower_bound.split(".")[:2] if part.isdigit()]
-    return ("2.12", NEWEST_VERSION) if parts >= [2, 12] else ("2.11",)
+    versions = ("2.11", "2.12", NEWEST_VERSION)
+    return versions[::-1] if parts >= [2, 12] else versions
 
 
 def _requests_before(history: MemoryHistory) -> AllocationEvents:

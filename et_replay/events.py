@@ -114,7 +114,7 @@ class MemoryHistory:
     the device gave during the events, in order. `settings` is the allocator configuration in
     PYTORCH_ALLOC_CONF's syntax, `torch_version` the oldest version that can have written the file
     ("" where it does not tell). `pools` are the ids of the private pools, which the events call by
-    their position here. `device_memory` is what the allocator could get from the device, where the
+    their `pool_number`. `device_memory` is what the allocator could get from the device, where the
     file proves it. `notes` says in sentences what is missing or was repaired.
     """
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import lzma
 from pathlib import Path
 
 import numpy as np
 import pytest
+from recorded_histories import recorded_on_h200
 
 from et_replay.comparison import compare, history_of, reproduce
 from et_replay.errors import UsageError
 from et_replay.events import Action, AllocationEvents, MemoryHistory
 from et_replay.formats import open_history, open_trace
 from et_replay.program import Mode, build_program
+from et_replay.report.snapshot import write_snapshot
 
 MIB = 2**20
 TRACES = Path(__file__).resolve().parents[1] / "traces"
@@ -135,3 +139,26 @@ def test_the_jobs_own_peak_reserved_comes_out_to_the_byte(
     recorded = open_history(shared_data / f"workloads/{name}_snapshot.pickle.gz")
     row = compare(recorded, "native", torch_version="2.11")
     assert row.statistics.peak_reserved_bytes == reserved
+
+
+LIMITS_UNKNOWN = {"exp_cap_oom", "gc08_cap", "gc_maxsplit"}
+"""Recorded under a fraction of the device's memory, which snapshots do not hold."""
+
+
+def test_recorded_streams_come_out_again_through_a_snapshot(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    checked = 0
+    for path in sorted(shared_data.glob("allocator/h200/*.json.xz")):
+        name = path.name.removesuffix(".json.xz")
+        if name in LIMITS_UNKNOWN:
+            continue
+        segments, entries, _ = recorded_on_h200(path)
+        settings = json.loads(lzma.decompress(path.read_bytes()))["spec"]["conf"]
+        file = tmp_path / f"{name}.pickle"
+        write_snapshot(file, segments, entries, settings)
+        check = reproduce(open_history(file))
+        assert check is not None, name
+        assert (check.equal, check.first_difference) == (check.compared, None), name
+        checked += 1
+    assert checked == 16

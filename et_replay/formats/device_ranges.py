@@ -89,34 +89,3 @@ class ReservedRanges:
         starts = sorted(self._sizes)
         used = {bisect_right(starts, address) - 1 for address in live}
         return [start for index, start in enumerate(starts) if index not in used]
-
-
-class VirtualRanges:
-    """Addresses of expandable segments: how far each was ever mapped, and how much still is.
-
-    Mapping goes on where it stopped, or in between; what begins anywhere else is a new range. A
-    range of which nothing is mapped any more is given up.
-    """
-
-    def __init__(self, start: Iterable[SegmentState]) -> None:
-        self._ranges: list[tuple[int, int, int]] = []  # begin, end, mapped bytes
-        for segment in start:
-            if segment.expandable:
-                self.map(segment.address, segment.size)
-
-    def map(self, address: int, size: int) -> bool:
-        """Note that memory was mapped; tell whether this begins an expandable segment."""
-        end = address + size
-        for index, (begin, stop, mapped) in enumerate(self._ranges):
-            if begin <= address <= stop or begin == end:
-                self._ranges[index] = min(begin, address), max(stop, end), mapped + size
-                return False
-        self._ranges.append((address, end, size))
-        return True
-
-    def unmap(self, address: int, size: int) -> None:
-        """Note that memory was unmapped."""
-        for index, (begin, stop, mapped) in enumerate(self._ranges):
-            if begin <= address < stop:
-                self._ranges[index] = begin, stop, mapped - size
-        self._ranges = [known for known in self._ranges if known[2] > 0]

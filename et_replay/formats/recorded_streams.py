@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from et_replay.errors import TraceError
-from et_replay.events import Action, MemoryHistory
+from et_replay.events import Action, MemoryHistory, pool_number
 from et_replay.formats.event_log import LARGEST, EventLog
 from et_replay.formats.notes import counted
 from et_replay.formats.source import Source
@@ -131,11 +131,11 @@ class _Reader:
 
     def _route(self, pool: int | None) -> None:
         if self._routed is not None:
-            self.log.add(Action.POOL_END, self.pools.index(self._routed))
+            self.log.add(Action.POOL_END, pool_number((0, self._routed)))
         if pool is not None:
             if pool not in self.pools:
                 self.pools.append(pool)
-            self.log.add(Action.POOL_BEGIN, self.pools.index(pool), stream=-1)
+            self.log.add(Action.POOL_BEGIN, pool_number((0, pool)), stream=-1)
         self._routed = pool
 
     def _action(self, number: int) -> str:

@@ -17,14 +17,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from et_replay.events import Action, SegmentState, TraceEntry
+from et_replay.events import Action, SegmentState, TraceEntry, pool_number
 from et_replay.formats.device_ranges import (
     DEFAULT_POOL,
     GROWTHS,
     RELEASES,
     PoolFinder,
     ReservedRanges,
-    VirtualRanges,
 )
 from et_replay.formats.event_log import EventLog
 
@@ -77,7 +76,6 @@ class _Forward:
         self._log = EventLog()
         self._live: dict[int, tuple[int, int, int]] = {}
         self._reserved = ReservedRanges(start)
-        self._virtual = VirtualRanges(start)
         self._device_addresses: list[int] = []
         self._begun: dict[tuple[int, int], int] = {}
         self._routed = DEFAULT_POOL
@@ -132,8 +130,7 @@ class _Forward:
             self._log.add(Action.OUT_OF_MEMORY, size=size, stream=stream)
         elif action in GROWTHS:
             self._reserved.add(address, size)
-            if action == "segment_alloc" or self._virtual.map(address, size):
-                self._device_addresses.append(address)
+            self._device_addresses.append(address)
 
     def _allocate(self, entry: TraceEntry) -> None:
         _, address, size, stream, _ = entry
@@ -159,27 +156,22 @@ class _Forward:
         if pool == self._routed:
             return
         if self._routed != DEFAULT_POOL:
-            self._log.add(Action.POOL_END, self._number(self._routed))
+            self._log.add(Action.POOL_END, pool_number(self._routed))
         if pool != DEFAULT_POOL:
             self._begun[pool] = self._begun.get(pool, 0) + 1
-            self._log.add(Action.POOL_BEGIN, self._number(pool), stream=-1)
+            self._log.add(Action.POOL_BEGIN, pool_number(pool), stream=-1)
         self._routed = pool
-
-    def _number(self, pool: tuple[int, int]) -> int:
-        return list(self._begun).index(pool)
 
     def _release(self, run: Sequence[TraceEntry], following: TraceEntry | None) -> None:
         """Take back what a run of releases gave to the device, and say who did it."""
         before = self._reserved.total
         for pool in {self._pools.find(entry) for entry in run} - {DEFAULT_POOL}:
             self._route(DEFAULT_POOL)
-            for _ in range(self._begun.get(pool, 0)):
-                self._log.add(Action.POOL_RELEASE, self._number(pool))
+            if self._begun.get(pool, 0):
+                self._log.add(Action.POOL_RELEASE, pool_number(pool))
             self._begun[pool] = 0
         for entry in run:
             self._reserved.give_back(entry.address, entry.size)
-            if entry.action == "segment_unmap":
-                self._virtual.unmap(entry.address, entry.size)
         if following is None or following.action not in (*GROWTHS, "oom"):
             self._log.add(Action.EMPTY_CACHE)
         elif run[0].action == "segment_free" and self._has_idle_segment():

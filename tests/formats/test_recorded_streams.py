@@ -46,11 +46,11 @@ def test_events_are_read_with_their_streams_pools_and_waiting_frees(read_history
     assert history.notes == ("Recorded peak reserved: 4.00 MiB.",)
     assert [row[:4] for row in rows(history)] == [
         ("ALLOC", 0, 1000, 0),
-        ("POOL_BEGIN", 0, 0, -1),
+        ("POOL_BEGIN", 5, 0, -1),
         ("ALLOC", 1, 2000, 1),
         ("FREE", 0, 1000, 0),
         ("FREE_REQUESTED", 1, 2000, 1),
-        ("POOL_END", 0, 0, 0),
+        ("POOL_END", 5, 0, 0),
         ("FREE_COMPLETED", 1, 2000, 1),
         ("ALLOC", 2, 3000, 0),
         ("EMPTY_CACHE", -1, 0, 0),

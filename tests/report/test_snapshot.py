@@ -64,7 +64,7 @@ def test_reading_back_gives_the_events_and_the_setting(tmp_path):
         ("ALLOC", 0, 3 * MIB - 5),
         ("ALLOC", 1, 2 * MIB),
         ("FREE_REQUESTED", 1, 2 * MIB),
-        ("POOL_BEGIN", 0, 0),
+        ("POOL_BEGIN", 3 * 2**32, 0),
         ("ALLOC", 2, 9),
         ("FREE", 2, 9),
         ("OUT_OF_MEMORY", -1, 80 * MIB),
