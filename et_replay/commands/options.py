@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from et_replay.errors import UsageError
+from et_replay.errors import TraceError, UsageError
+from et_replay.formats import sniff
 from et_replay.units import parse_bytes
 
 _DEVICE = re.compile(r"auto|cpu|meta|cuda(:\d+)?")
@@ -118,18 +119,25 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
 
 
 def expand(paths: Sequence[str]) -> list[str]:
-    """List the inputs: a folder stands for the files in it, by name."""
+    """List the inputs: a folder stands for what can be read of the files in it, by name."""
     files: list[str] = []
     for path in paths:
         folder = Path(path)
         if path != "-" and folder.is_dir():
-            found = sorted(str(file) for file in folder.iterdir() if file.is_file())
+            found = [str(file) for file in sorted(folder.iterdir()) if _is_recording(file)]
             if not found:
-                raise UsageError(f"The folder {path} holds no file.")
+                raise UsageError(f"The folder {path} holds no trace and no memory history.")
             files += found
         else:
             files.append(path)
     return files
+
+
+def _is_recording(file: Path) -> bool:
+    try:
+        return file.is_file() and sniff(file) is not None
+    except TraceError:
+        return False
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

@@ -88,3 +88,16 @@ def test_a_simulated_run_is_written_as_a_snapshot_that_gives_the_same_events(
     again = open_history(file)
     assert len(again.events) == 742
     assert [path.name for path in tmp_path.iterdir()] == ["simulated.pickle"]
+
+
+def test_a_folder_stands_for_the_recordings_in_it(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    words = ["--trace", str(TRACES), "--allocator", "ideal", "--json", str(file)]
+    assert main(["compare", *words]) == 0
+    names = [Path(str(row["input"])).name for row in rows(file)]
+    assert names == [
+        "convnet_cuda.json.gz",
+        "moe_cuda.json.gz",
+        "transformer_cpu.json.gz",
+        "transformer_cuda.json.gz",
+    ]
