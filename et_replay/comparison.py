@@ -71,9 +71,11 @@ def reproduce(history: MemoryHistory, torch_version: str | None = None) -> Addre
     """Simulate `history` as it was recorded, and count the addresses that come out again.
 
     Without `torch_version` the orders of blocks that versions have had are tried, and the one that
-    gives most addresses is taken. None for histories that recorded no addresses.
+    gives most addresses is taken. None for all but snapshots with events: the addresses of other
+    logs are not those of PyTorch's allocator.
     """
-    if not np.any(history.addresses[history.events.action == Action.ALLOC]):
+    recorded = np.any(history.addresses[history.events.action == Action.ALLOC])
+    if history.kind != "memory snapshot" or not recorded:
         return None
     versions = [torch_version] if torch_version else _candidates(history.torch_version)
     return max((_reproduce(history, version) for version in versions), key=lambda c: c.equal)
@@ -110,13 +112,15 @@ def compare(
     started = time.perf_counter_ns()
     try:
         if not as_recorded:
-            simulator.run(_requests_before(history))
+            _run_before(simulator, history)
         simulator.run(events, 0, begin)
         for _ in range(iterations):
             simulator.run(events, begin)
             reserved.append(simulator.reserved)
     except OutOfMemoryError as error:
         failure = error
+        if error.event is not None and events.node_id[error.event] >= 0:
+            failure.node_id = int(events.node_id[error.event])
     except (UndefinedBehaviorError, ValueError) as error:  # ValueError: pools used as none can be
         undefined = str(error)
     return Comparison(
@@ -163,6 +167,15 @@ def _candidates(lower_bound: str) -> Sequence[str]:
     parts = [int(part) for part in lower_bound.split(".")[:2] if part.isdigit()]
     versions = ("2.11", "2.12", NEWEST_VERSION)
     return versions[::-1] if parts >= [2, 12] else versions
+
+
+def _run_before(simulator: Simulator, history: MemoryHistory) -> None:
+    """Serve what lives in the recorded start state; a failure there has no event of the history."""
+    try:
+        simulator.run(_requests_before(history))
+    except OutOfMemoryError as error:
+        error.event = None
+        raise
 
 
 def _requests_before(history: MemoryHistory) -> AllocationEvents:

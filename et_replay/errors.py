@@ -8,6 +8,18 @@ class EtReplayError(Exception):
 
     exit_code = 1
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes with all attributes, whatever the constructor asks for."""
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(
+    kind: type[EtReplayError], args: tuple[object, ...], attributes: dict[str, object]
+) -> EtReplayError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
+
 
 class UsageError(EtReplayError):
     """The command line, or the arguments of a call, ask for something that cannot be."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -162,3 +163,18 @@ def test_recorded_streams_come_out_again_through_a_snapshot(
         assert (check.equal, check.first_difference) == (check.compared, None), name
         checked += 1
     assert checked == 16
+
+
+def test_a_start_state_that_does_not_fit_fails_before_the_first_event(shared_data: Path) -> None:
+    recorded = open_history(shared_data / "snapshots/bcrafton_midlife.pickle")
+    row = compare(recorded, "ideal", device_memory=100 * MIB)
+    assert row.out_of_memory is not None
+    assert (row.out_of_memory.event, row.out_of_memory.node_id) == (None, None)
+
+
+def test_errors_travel_between_processes() -> None:
+    row = compare(small_then_large(), "native", device_memory=100 * MIB)
+    again = pickle.loads(pickle.dumps(row))
+    assert str(again.out_of_memory) == str(row.out_of_memory)
+    assert again.out_of_memory.event == row.out_of_memory.event
+    assert again.out_of_memory.capacity == 100 * MIB

@@ -55,7 +55,7 @@ def _report_text(report: InputReport) -> str:
             format_bytes(row.statistics.peak_reserved_bytes),
             format_bytes(row.statistics.peak_allocated_bytes),
             format_share(row.fragmentation),
-            str(row.statistics.peak_segments),
+            _segments(row),
             str(_device_calls(row)),
             str(row.statistics.alloc_retries),
             _failure(row),
@@ -93,13 +93,24 @@ def _addresses(check: AddressCheck) -> str:
     return text
 
 
+def _segments(row: Comparison) -> str:
+    """Count segments at the peak, or where memory is mapped into reserved ranges, the maps."""
+    statistics = row.statistics
+    if statistics.peak_segments or not statistics.device_allocs:
+        return str(statistics.peak_segments)
+    return f"{statistics.device_allocs} maps"
+
+
 def _failure(row: Comparison) -> str:
     if row.undefined:
         return f"undefined in torch {row.torch_version}"
     if row.out_of_memory is None:
         return "no"
-    where = f"event {row.out_of_memory.event}"
-    return f"{where} of iteration {row.failed_iteration}"
+    failure = row.out_of_memory
+    if failure.event is None:
+        return "before the first event"
+    node = "" if failure.node_id is None else f", node {failure.node_id},"
+    return f"event {failure.event}{node} of iteration {row.failed_iteration}"
 
 
 def _row_object(report: InputReport, row: Comparison) -> JsonObject:

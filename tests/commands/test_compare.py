@@ -101,3 +101,10 @@ def test_a_folder_stands_for_the_recordings_in_it(tmp_path: Path) -> None:
         "transformer_cpu.json.gz",
         "transformer_cuda.json.gz",
     ]
+
+
+def test_running_out_of_memory_among_several_inputs_ends_with_3(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    words = ["--trace", MOE, "--trace", CONVNET, "--allocator", "native", "--jobs", "2"]
+    assert main(["compare", *words, "--device-memory", "600MiB", "--json", str(file)]) == 3
+    assert [row["out_of_memory"] is None for row in rows(file)] == [False, True]
