@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from et_replay.execution_trace import ExecutionTrace, Node
@@ -122,6 +122,10 @@ class Program:
     def storage_to_last_node_id(self) -> list[int]:
         """The id of the last node that shows each storage, which may outlive its views."""
         return [storage.last_node_id for storage in self.storages]
+
+    def storages_of(self, tensors: Iterable[int]) -> set[int]:
+        """Return the indices of the storages that tensors, by index, lie in; -1 lies in none."""
+        return {self.tensors[tensor].storage for tensor in tensors if tensor >= 0}
 
     def on_device(self, storage: Storage) -> bool:
         """Tell whether `storage` takes memory of the device that the program's events describe.

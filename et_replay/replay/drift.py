@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from et_replay.program.program import Call, Program, StorageKind
 
 _VALID_RESULT = {
@@ -33,28 +31,24 @@ def steady_storages(program: Program) -> set[int]:
     written: set[int] = set()
     for call in calls:
         if _writes(call):
-            written |= _storages(program, call.outputs) or _storages(program, call.inputs)
+            written |= program.storages_of(call.outputs) or program.storages_of(call.inputs)
     steady = {
         index
         for index, storage in enumerate(program.storages)
         if storage.kind is StorageKind.INPUT and index not in written
     }
     for call in calls:
-        given = _storages(program, call.inputs)
-        made = _storages(program, call.outputs) - given
+        given = program.storages_of(call.inputs)
+        made = program.storages_of(call.outputs) - given
         valid = _VALID_RESULT.get(call.node.name.removeprefix("aten::"))
         if call.node.name in _COPIES and given <= steady:
             steady |= made - written
         elif valid is not None:
             # A list of results, as nonzero_numpy returns, is valid as a whole.
             results = call.outputs[valid:] if valid == 0 else call.outputs[valid : valid + 1]
-            steady |= (_storages(program, results) & made) - written
+            steady |= (program.storages_of(results) & made) - written
     return steady
 
 
 def _writes(call: Call) -> bool:
     return call.node.name.endswith("_") or "!)" in call.node.op_schema.partition("->")[0]
-
-
-def _storages(program: Program, indices: Iterable[int]) -> set[int]:
-    return {program.tensors[index].storage for index in indices if index >= 0}

@@ -102,7 +102,7 @@ class Preparer:
         return True
 
     def _call(self, prepared: PreparedOperation, call: Call) -> PreparedCall:
-        made = self._storages(call.outputs) - self._storages(call.inputs)
+        made = self._program.storages_of(call.outputs) - self._program.storages_of(call.inputs)
         if made & self._filled_unseen:
             reason = "the job filled its memory unseen; it gets valid values"
             prepared.degrade(Outcome.EXECUTED, reason)
@@ -150,7 +150,9 @@ class Preparer:
             keyword_singles=tuple((name, slot[flat]) for name, flat in bound.keyword_singles),
             keyword_lists=tuple((name, _slots(slot, flats)) for name, flats in bound.keyword_lists),
             recorded=tuple(tensors(call.node.outputs)),
-            fresh=self._storages(call.outputs).isdisjoint(self._storages(call.inputs)),
+            fresh=self._program.storages_of(call.outputs).isdisjoint(
+                self._program.storages_of(call.inputs)
+            ),
             conforms=conforms,
             bounds=bounds,
             clamps=tuple(
@@ -170,9 +172,6 @@ class Preparer:
             elif position not in places:
                 places[position] = self._contents.add_constant(value)
         return tuple(places[position] for position in range(len(bound.args)))
-
-    def _storages(self, indices: Iterable[int]) -> set[int]:
-        return {self._program.tensors[t].storage for t in indices if t >= 0}
 
     def _kind(self, call: Call) -> str:
         """Tell the kind of device that runs the call: the host for a call on host tensors alone."""

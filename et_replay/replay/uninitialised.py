@@ -32,7 +32,7 @@ def storages_filled_unseen(program: Program) -> set[int]:
     for operation in reversed(program.operations):
         for call in reversed(operation.calls):
             if _ALLOCATES.fullmatch(call.node.name):
-                made = {program.tensors[t].storage for t in call.outputs if t >= 0}
+                made = program.storages_of(call.outputs)
                 unseen.update(storage for storage in made if next_overwrites.get(storage) is False)
             overwritten = _overwritten(call)
             for tensor in call.inputs:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from et_replay.comparison import AddressCheck, Comparison
-from et_replay.report.document import JsonObject
+from et_replay.report.document import JsonObject, failure_object
 from et_replay.report.table import fields, table
 from et_replay.units import format_bytes, format_duration, format_share
 
@@ -143,16 +143,9 @@ def _failure_object(row: Comparison) -> JsonObject | None:
     if failure is None:
         return None
     return {
-        "message": str(failure),
+        **failure_object(failure),
         "event": failure.event,
         "iteration": row.failed_iteration,
-        "node_id": failure.node_id,
-        "operator": failure.operator,
-        "requested_bytes": failure.requested,
-        "capacity_bytes": failure.capacity,
-        "allocated_bytes": failure.allocated,
-        "reserved_bytes": failure.reserved,
-        "largest_free_bytes": failure.largest_free,
     }
 
 

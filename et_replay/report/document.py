@@ -6,8 +6,23 @@ import json
 from collections.abc import Sequence
 
 from et_replay import __version__
+from et_replay.errors import OutOfMemoryError
 
 JsonObject = dict[str, object]
+
+
+def failure_object(failure: OutOfMemoryError) -> JsonObject:
+    """Give the figures of a request that did not fit their JSON form."""
+    return {
+        "message": str(failure),
+        "node_id": failure.node_id,
+        "operator": failure.operator,
+        "requested_bytes": failure.requested,
+        "capacity_bytes": failure.capacity,
+        "allocated_bytes": failure.allocated,
+        "reserved_bytes": failure.reserved,
+        "largest_free_bytes": failure.largest_free,
+    }
 
 
 def document(command: str, results: Sequence[JsonObject]) -> str:

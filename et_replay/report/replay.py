@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from et_replay.errors import OutOfMemoryError
 from et_replay.program import Mode
 from et_replay.replay.result import Outcome, ReplayResult
-from et_replay.report.document import JsonObject
+from et_replay.report.document import JsonObject, failure_object
 from et_replay.report.table import fields, section, table
 from et_replay.units import format_bytes, format_duration, format_share
 
@@ -166,14 +166,7 @@ def _failure_object(result: ReplayResult) -> JsonObject | None:
     if failure is None:
         return None
     return {
-        "message": str(failure),
-        "node_id": failure.node_id,
-        "operator": failure.operator,
-        "requested_bytes": failure.requested,
-        "capacity_bytes": failure.capacity,
-        "allocated_bytes": failure.allocated,
-        "reserved_bytes": failure.reserved,
-        "largest_free_bytes": failure.largest_free,
+        **failure_object(failure),
         "live": [
             {
                 "size_bytes": live.size,
