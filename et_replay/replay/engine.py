@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from et_replay.errors import EtReplayError, OutOfMemoryError, ReplayError
-from et_replay.events import Action
+from et_replay.events import Action, AllocationEvents
 from et_replay.program.allocations import allocation_events
 from et_replay.program.program import Program
 from et_replay.program.schedule import schedule
@@ -67,8 +67,6 @@ class _Replay:
         self._contents = prepared.contents
         self._store = TensorStore(program, target, prepared.contents, options.seed)
         self._memory = self._new_memory()
-        if target.device.type == "cpu":
-            _check_host_memory(program, options)
         steady = options.device_memory_threshold == 1
         self._first_run = FirstRun(self._store, options.on_unsupported, steady)
         self._flushes = Flushes()
@@ -106,9 +104,12 @@ class _Replay:
         capacity = self._options.device_memory
         if not self._target.simulated:
             return MeasuredMemory(self._target, capacity)
+        events = allocation_events(self._program, self._options.mode, self._steps)
+        if self._target.device.type == "cpu":
+            _check_host_memory(events, capacity)
         return SimulatedMemory(
             self._program,
-            allocation_events(self._program, self._options.mode, self._steps),
+            events,
             self._steps,
             DEFAULT_SIMULATED_MEMORY if capacity is None else capacity,
             self._options.library_workspace,
@@ -206,13 +207,12 @@ class _Replay:
         ]
 
 
-def _check_host_memory(program: Program, options: ReplayOptions) -> None:
+def _check_host_memory(events: AllocationEvents, capacity: int | None) -> None:
     """Refuse what this machine cannot hold: its kernel would end the process without a word."""
-    events = allocation_events(program, options.mode)
     signed = np.where(events.action == Action.ALLOC, events.size, -events.size)
     needed = int(signed.cumsum().max(initial=0))
-    if options.device_memory is not None:
-        needed = min(needed, options.device_memory)
+    if capacity is not None:
+        needed = min(needed, capacity)
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > there:
         raise ReplayError(
