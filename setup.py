@@ -19,9 +19,13 @@ setup(
     ext_modules=[
         Extension(
             "et_replay._core",
-            sources=[*sorted(glob("allocator/*.cpp")), str(NANOBIND / "src" / "nb_combined.cpp")],
-            depends=sorted(glob("allocator/*.hpp")),
+            sources=[
+                *sorted(glob("allocator/*.cpp") + glob("planner/*.cpp")),
+                str(NANOBIND / "src" / "nb_combined.cpp"),
+            ],
+            depends=sorted(glob("allocator/*.hpp") + glob("planner/*.hpp")),
             include_dirs=[
+                ".",
                 str(NANOBIND / "include"),
                 str(NANOBIND / "ext" / "robin_map" / "include"),
             ],

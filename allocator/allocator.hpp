@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -52,15 +53,28 @@ struct SegmentView {
   std::vector<Block> blocks;
 };
 
+// What an allocator counts and tells of what it did.
+struct Records {
+  Statistics statistics;
+  Trace trace;
+};
+
 class Allocator {
  public:
-  explicit Allocator(Device& device) : device_(device) {}
+  // An allocator that works for another, over the same device, shares its records.
+  explicit Allocator(Device& device, Records* shared = nullptr)
+      : device_(device),
+        own_(shared == nullptr ? std::make_unique<Records>() : nullptr),
+        statistics_((shared == nullptr ? *own_ : *shared).statistics),
+        trace_((shared == nullptr ? *own_ : *shared).trace) {}
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
   virtual ~Allocator() = default;
 
   // Returns a block of at least `requested` bytes; nullptr if that is 0. Throws OutOfMemory.
   virtual Block* allocate(Bytes requested, Stream stream) = 0;
+  // The same for a storage that a plan may know.
+  virtual Block* allocate_for(std::int64_t storage, Bytes requested, Stream stream);
   // Ends the use of a block that allocate() returned.
   virtual void free(Block* block) = 0;
   // Says that a stream uses the block, which belongs to another.
@@ -85,14 +99,19 @@ class Allocator {
   virtual std::vector<SegmentView> segments() const = 0;  // in order of address
 
   const Statistics& statistics() const { return statistics_; }
-  void reset_peaks() { statistics_.reset_peaks(); }
+  virtual void reset_peaks() { statistics_.reset_peaks(); }
   const Device& device() const { return device_; }
   Trace& trace() { return trace_; }
 
  protected:
   Device& device_;
-  Statistics statistics_;
-  Trace trace_;
+  std::unique_ptr<Records> own_;  // nullptr: another's are shared
+  Statistics& statistics_;
+  Trace& trace_;
 };
+
+inline Block* Allocator::allocate_for(std::int64_t, Bytes requested, Stream stream) {
+  return allocate(requested, stream);
+}
 
 }  // namespace et_replay

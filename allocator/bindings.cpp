@@ -16,6 +16,9 @@
 #include <vector>
 
 #include "caching.hpp"
+#include "plan_bindings.hpp"
+#include "planned.hpp"
+#include "planner_bindings.hpp"
 #include "simulation.hpp"
 
 namespace nb = nanobind;
@@ -113,7 +116,10 @@ nb::dict memory_stats(const Simulation& simulation) {
     add(stats, named.name, statistics.*named.counter);
   }
   for (const NamedTotal& named : named_totals) stats[named.name] = statistics.*named.total;
-  const auto* caching = dynamic_cast<const CachingAllocator*>(&simulation.allocator());
+  const auto* planned = dynamic_cast<const PlannedAllocator*>(&simulation.allocator());
+  const auto* caching = planned != nullptr
+                            ? &planned->fallback()
+                            : dynamic_cast<const CachingAllocator*>(&simulation.allocator());
   const Bytes limit = caching == nullptr ? unlimited : caching->settings().max_split_size;
   stats["max_split_size"] = limit == unlimited ? -1 : limit;
   return stats;
@@ -198,13 +204,14 @@ void define_calls(nb::class_<Simulation>& simulation) {
           "__init__",
           [](Simulation* self, Bytes capacity, const std::string& allocator,
              const std::string& settings, const std::string& torch_version,
-             std::vector<Address> device_addresses) {
-            new (self) Simulation(capacity, allocator, settings, version_of(torch_version),
-                                  std::move(device_addresses));
+             std::vector<Address> device_addresses, const PlanTable* plan) {
+            const Setup setup{settings, version_of(torch_version),
+                              plan == nullptr ? PlanTable{} : *plan};
+            new (self) Simulation(capacity, allocator, setup, std::move(device_addresses));
           },
           nb::arg("capacity"), nb::kw_only(), nb::arg("allocator") = "native",
           nb::arg("settings") = "", nb::arg("torch_version") = "2.14",
-          nb::arg("device_addresses") = std::vector<Address>{})
+          nb::arg("device_addresses") = std::vector<Address>{}, nb::arg("plan") = nb::none())
       .def("restore", &restore, nb::arg("address"), nb::arg("stream"), nb::arg("small"),
            nb::arg("expandable"), nb::arg("pool"), nb::arg("blocks"))
       .def(
@@ -236,6 +243,7 @@ void define_figures(nb::class_<Simulation>& simulation) {
                    [](const Simulation& self) { return self.allocator().device().capacity(); })
       .def("memory_stats", &memory_stats)
       .def("segments", &segments)
+      .def("plan_figures", [](const Simulation& self) { return plan_figures(self.allocator()); })
       .def("trace", &trace);
 }
 
@@ -245,6 +253,8 @@ NB_MODULE(_core, module) {
   module.attr("__doc__") = "Native allocators over a simulated device.";
   define_errors(module);
   module.def("policies", &policy_list);
+  define_plan(module);
+  define_planner(module);
 
   nb::class_<Events>(module, "Events")
       .def(nb::init<Column<std::int8_t>, Column<std::int64_t>, Column<std::int64_t>,

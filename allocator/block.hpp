@@ -30,20 +30,21 @@ struct Block {
   bool is_active() const { return allocated || pending > 0 || has_users; }
 };
 
-// Owns all blocks. Slots of destroyed ones are used again, so memory follows the most blocks alive
-// at once.
+// Owns all blocks, each a Block and what its allocator adds to it. Slots of destroyed ones are used
+// again, so memory follows the most blocks alive at once.
+template <class Kind = Block>
 class BlockArena {
  public:
-  Block* create() {
+  Kind* create() {
     if (vacant_ == nullptr) return &slots_.emplace_back();
-    Block* block = vacant_;
-    vacant_ = block->next;
-    *block = Block{};
+    Kind* block = vacant_;
+    vacant_ = static_cast<Kind*>(block->next);
+    *block = Kind{};
     return block;
   }
 
-  void destroy(Block* block) {
-    *block = Block{};
+  void destroy(Kind* block) {
+    *block = Kind{};
     block->next = vacant_;
     vacant_ = block;
   }
@@ -51,14 +52,14 @@ class BlockArena {
   // Visits every live block, in no useful order; a vacant slot has no home.
   template <class Visitor>
   void for_each(Visitor&& visit) const {
-    for (const Block& block : slots_) {
+    for (const Kind& block : slots_) {
       if (block.home != nullptr) visit(block);
     }
   }
 
  private:
-  std::deque<Block> slots_;
-  Block* vacant_ = nullptr;
+  std::deque<Kind> slots_;
+  Kind* vacant_ = nullptr;
 };
 
 }  // namespace et_replay

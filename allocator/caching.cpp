@@ -6,8 +6,12 @@
 
 namespace et_replay {
 
-CachingAllocator::CachingAllocator(Device& device, Settings settings, Version version)
-    : Allocator(device), version_(version), tie_order_(version.tie_order()), settings_(settings) {
+CachingAllocator::CachingAllocator(Device& device, Settings settings, Version version,
+                                   Records* shared)
+    : Allocator(device, shared),
+      version_(version),
+      tie_order_(version.tie_order()),
+      settings_(settings) {
   if (settings.memory_fraction < 1) set_fraction(settings.memory_fraction);
 }
 
@@ -18,6 +22,11 @@ void CachingAllocator::set_fraction(double fraction) {
   limit_.reset();
   if (fraction == 1 && !version_.full_fraction_limits()) return;
   limit_ = static_cast<Bytes>(fraction * static_cast<double>(device_.capacity()));
+}
+
+void CachingAllocator::reset_peaks() {
+  Allocator::reset_peaks();
+  held_bytes_.peak = held_bytes_.current;
 }
 
 CachingAllocator::Request CachingAllocator::request_for(Bytes requested, Stream stream) {

@@ -17,7 +17,9 @@ namespace et_replay {
 
 class CachingAllocator final : public Allocator {
  public:
-  explicit CachingAllocator(Device& device, Settings settings = {}, Version version = {});
+  // With another's records, what that one holds counts against the limit, too.
+  explicit CachingAllocator(Device& device, Settings settings = {}, Version version = {},
+                            Records* shared = nullptr);
 
   // caching.cpp: handing out and taking back.
   Block* allocate(Bytes requested, Stream stream) override;
@@ -39,8 +41,15 @@ class CachingAllocator final : public Allocator {
   void end_pool(PoolId id) override;
   void release_pool(PoolId id) override;
   PrivatePools& private_pools() { return pools_; }
+  const PrivatePools& private_pools() const { return pools_; }
 
   void set_fraction(double fraction) override;
+  void reset_peaks() override;
+  const std::optional<Bytes>& limit() const { return limit_; }
+  // What this allocator alone holds from the device.
+  const Counter& held_bytes() const { return held_bytes_; }
+  // The failure of a request, for which the device would have had to give a segment.
+  OutOfMemory out_of_memory(Bytes requested) const;
   void configure(const std::string& text) { settings_.read(text, version_); }
   const Settings& settings() const { return settings_; }
   const Version& version() const { return version_; }
@@ -49,6 +58,7 @@ class CachingAllocator final : public Allocator {
   // asks captures.
   void announce_capture(bool begins);
   void set_stream_capturing(bool capturing) { stream_captures_ = capturing; }
+  bool capturing() const;
 
  private:
   struct Request {
@@ -61,7 +71,12 @@ class CachingAllocator final : public Allocator {
 
   Request request_for(Bytes requested, Stream stream);
   bool ages() const { return limit_ && settings_.garbage_collection_threshold > 0; }
-  bool capturing() const;
+  // Held from the device by all that share the records.
+  Bytes total() const { return statistics_.reserved_bytes.all.current; }
+  void count_reserved(PoolKind kind, Bytes size) {
+    held_bytes_.change(size);
+    statistics_.reserved_bytes.change(kind, size);
+  }
   void settle_events();
   void synchronize(const PrivatePool* pool);
   Block* find(const Request& request);
@@ -89,7 +104,6 @@ class CachingAllocator final : public Allocator {
   Block* borrow(Request& request);
   void reject_beyond_fraction(const Request& request);
   [[noreturn]] void fail(const Request& request);
-  OutOfMemory out_of_memory(Bytes requested) const;
 
   // expandable.cpp: mapping and unmapping.
   FreeList::Cursor skip_growable(FreeList& free, FreeList::Cursor cursor, bool expandable) const;
@@ -119,12 +133,12 @@ class CachingAllocator final : public Allocator {
   const TieOrder tie_order_;
   Settings settings_;
   std::optional<Bytes> limit_;
-  Bytes total_ = 0;              // held from the device
+  Counter held_bytes_;
   std::uint64_t next_order_ = 0;  // addresses ever reserved, or blocks ever made: see TieOrder
   int announced_captures_ = 0;
   bool stream_captures_ = false;
 
-  BlockArena arena_;
+  BlockArena<> arena_;
   Pool small_{PoolKind::small, {0, 0}, nullptr};
   Pool large_{PoolKind::large, {0, 0}, nullptr};
   PrivatePools pools_{version_};

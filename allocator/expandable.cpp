@@ -105,8 +105,7 @@ bool CachingAllocator::map(Block* block, Bytes size) {
   absorb(block, block->previous);
   absorb(block, block->next);
   list(block);
-  total_ += mapped;
-  statistics_.reserved_bytes.change(shelf.kind, mapped);
+  count_reserved(shelf.kind, mapped);
   ++statistics_.num_device_alloc;
   trace_.record(TraceAction::segment_map, begin, mapped, shelf.stream, shelf.pool.id);
   return true;
@@ -163,8 +162,7 @@ void CachingAllocator::take_memory(Block* block) {
   absorb(block, block->previous);
   absorb(block, block->next);
   shelf.unmapped.emplace(block->address, block);
-  total_ -= size;
-  statistics_.reserved_bytes.change(shelf.kind, -size);
+  count_reserved(shelf.kind, -size);
   if (PrivatePool* owner = shelf.pool.owner) {
     if (owner->device_allocations-- == 0) {
       throw UndefinedBehavior(version_, "a private pool with expandable segments unmaps more often"

@@ -8,8 +8,8 @@ namespace et_replay {
 void CachingAllocator::collect_garbage() {
   const auto threshold = static_cast<Bytes>(settings_.garbage_collection_threshold *
                                             static_cast<double>(*limit_));
-  if (total_ <= threshold) return;
-  const Bytes target = total_ - threshold;
+  if (total() <= threshold) return;
+  const Bytes target = total() - threshold;
   const auto age = [&](const Block* block) {
     return static_cast<double>(large_.searches - block->age_base);
   };

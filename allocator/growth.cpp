@@ -24,7 +24,7 @@ Block* CachingAllocator::obtain(Request& request) {
 
 // Takes memory from the device: one free block for the request, in no list, or nullptr.
 Block* CachingAllocator::grow(const Request& request) {
-  if (limit_ && total_ + request.segment > *limit_) return nullptr;
+  if (limit_ && total() + request.segment > *limit_) return nullptr;
   reject_beyond_fraction(request);
   Block* block = request.expandable ? expand(request) : reserve_segment(request);
   PrivatePool* owner = request.shelf->pool.owner;
@@ -49,9 +49,8 @@ Block* CachingAllocator::add_segment(Shelf& shelf, Address address, Bytes size) 
   // the segment, address) in one number.
   block->order = tie_order_ == TieOrder::address ? address : next_order_;
   next_order_ += tie_order_ == TieOrder::block ? 1 : static_cast<std::uint64_t>(size);
-  total_ += size;
   statistics_.segment.change(shelf.kind, 1);
-  statistics_.reserved_bytes.change(shelf.kind, size);
+  count_reserved(shelf.kind, size);
   if (size >= settings_.max_split_size) statistics_.oversize_segments.change(1);
   ++statistics_.num_device_alloc;
   return block;
@@ -88,7 +87,7 @@ Block* CachingAllocator::borrow(Request& request) {
 void CachingAllocator::reject_beyond_fraction(const Request& request) {
   if (!settings_.throw_on_device_oom) return;
   const double capacity = static_cast<double>(device_.capacity());
-  if (total_ + request.segment <= static_cast<Bytes>(settings_.memory_fraction * capacity)) return;
+  if (total() + request.segment <= static_cast<Bytes>(settings_.memory_fraction * capacity)) return;
   ++statistics_.num_oom_rejections;
   OutOfMemory error = out_of_memory(request.requested);
   error.rejected = true;

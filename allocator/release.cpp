@@ -83,10 +83,9 @@ void CachingAllocator::release_segment(Block* block) {
   const PoolKind kind = block->home->kind;
   record(TraceAction::segment_free, *block, block->size);
   device_.release(block->address, block->size);
-  total_ -= block->size;
   if (PrivatePool* owner = block->home->pool.owner) --owner->device_allocations;
   statistics_.segment.change(kind, -1);
-  statistics_.reserved_bytes.change(kind, -block->size);
+  count_reserved(kind, -block->size);
   if (block->size >= settings_.max_split_size) statistics_.oversize_segments.change(-1);
   ++statistics_.num_device_free;
   block->home->free.erase(block);

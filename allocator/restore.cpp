@@ -88,8 +88,7 @@ Block* CachingAllocator::restore_mapped(Shelf& shelf, Address begin, Bytes size)
   }
   Block* mapped = insert_before(rest, size);
   shelf.unmapped.emplace(rest->address, rest);
-  total_ += size;
-  statistics_.reserved_bytes.change(shelf.kind, size);
+  count_reserved(shelf.kind, size);
   ++statistics_.num_device_alloc;
   return mapped;
 }

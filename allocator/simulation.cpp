@@ -46,7 +46,7 @@ Address Simulation::allocate(std::int64_t storage, Bytes size, Stream stream) {
     throw std::invalid_argument("Storage " + std::to_string(storage) +
                                 " is allocated again before it was freed.");
   }
-  Block* block = allocator_->allocate(size, stream);
+  Block* block = allocator_->allocate_for(storage, size, stream);
   if (block == nullptr) return 0;
   table_.insert(storage, block);
   return block->address;
@@ -87,7 +87,7 @@ void Simulation::run(const EventColumns& events, std::int64_t begin, std::int64_
   for (std::int64_t row = begin; row < end; ++row) {
     if (row + look_ahead < end) {
       table_.prefetch_entry(events.storage[row + look_ahead]);
-      table_.prefetch_block(events.storage[row + look_ahead / 2]);
+      table_.prefetch_item(events.storage[row + look_ahead / 2]);
     }
     try {
       const Address address = run_row(events, row);

@@ -30,11 +30,11 @@ constexpr PoolId pool_id(std::int64_t number) {
 
 class Simulation {
  public:
-  Simulation(Bytes capacity, const std::string& allocator, const std::string& settings,
-             Version version, std::vector<Address> recorded)
+  Simulation(Bytes capacity, const std::string& allocator, const Setup& setup,
+             std::vector<Address> recorded)
       : device_(capacity, std::move(recorded)),
-        allocator_(make_allocator(allocator, settings, device_, version)),
-        version_(version) {}
+        allocator_(make_allocator(allocator, device_, setup)),
+        version_(setup.version) {}
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
@@ -81,7 +81,7 @@ class Simulation {
   SimulatedDevice device_;
   std::unique_ptr<Allocator> allocator_;
   Version version_;
-  StorageTable table_;
+  StorageTable<Block> table_;
   std::map<std::int64_t, Held> held_;
   std::vector<OutOfMemory> failures_;
   std::vector<std::int64_t> unexpected_;

@@ -44,7 +44,7 @@ class UncachedAllocator final : public Allocator {
   const Bytes granularity_;
   Bytes limit_;
   Address next_address_ = Address{1} << 40;
-  BlockArena arena_;
+  BlockArena<> arena_;
   Pool small_{PoolKind::small, {0, 0}, nullptr};
   Pool large_{PoolKind::large, {0, 0}, nullptr};
   std::map<std::uint64_t, Block*> held_;

@@ -12,6 +12,12 @@ Block: TypeAlias = tuple[int, int, int, bool]
 Segment: TypeAlias = tuple[int, int, bool, bool, tuple[int, int], list[Block]]
 """Address, stream, whether small, whether expandable, pool, blocks."""
 
+Served: TypeAlias = tuple[int, int]
+"""Requests, bytes."""
+
+PlanFigures: TypeAlias = tuple[int, Served, Served, Served, Served, int]
+"""Arena, planned, reused, displaced, fallback, peak reserved by the fallback."""
+
 class Failure:
     """All figures are bytes, but `event`: the row that failed, -1 where no events were run."""
 
@@ -49,6 +55,19 @@ class Events:
         stream: npt.NDArray[np.int64],
     ) -> None: ...
 
+class Plan:
+    def __init__(
+        self,
+        arena: int,
+        period: int,
+        storage: npt.NDArray[np.int64],
+        offset: npt.NDArray[np.int64],
+        size: npt.NDArray[np.int64],
+        start: npt.NDArray[np.int64],
+        end: npt.NDArray[np.int64],
+        stream: npt.NDArray[np.int64],
+    ) -> None: ...
+
 class Simulation:
     def __init__(
         self,
@@ -58,6 +77,7 @@ class Simulation:
         settings: str = "",
         torch_version: str = "2.14",
         device_addresses: Sequence[int] = ...,
+        plan: Plan | None = None,
     ) -> None: ...
     def restore(
         self,
@@ -96,4 +116,23 @@ class Simulation:
     def capacity(self) -> int: ...
     def memory_stats(self) -> dict[str, int]: ...
     def segments(self) -> list[Segment]: ...
+    def plan_figures(self) -> PlanFigures | None: ...
     def trace(self) -> list[tuple[str, int, int, int, tuple[int, int]]]: ...
+
+class Buffers:
+    def __init__(
+        self,
+        size: npt.NDArray[np.int64],
+        alignment: npt.NDArray[np.int64],
+        offset: npt.NDArray[np.int64],
+        start: npt.NDArray[np.int64],
+        end: npt.NDArray[np.int64],
+        again_start: npt.NDArray[np.int64],
+        again_end: npt.NDArray[np.int64],
+    ) -> None: ...
+
+def plan(
+    buffers: Buffers, *, best: bool = False, timeout: float = 0.0
+) -> tuple[npt.NDArray[np.int64], int, int, bool, str]: ...
+def lower_bound(buffers: Buffers) -> int: ...
+def find_fault(buffers: Buffers, offsets: npt.NDArray[np.int64], arena: int) -> str: ...

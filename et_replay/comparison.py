@@ -10,8 +10,16 @@ import numpy as np
 
 from et_replay.errors import OutOfMemoryError, UndefinedBehaviorError
 from et_replay.events import Action, AllocationEvents, MemoryHistory
+from et_replay.planning import Plan, plan_history
 from et_replay.program import Mode, Program, allocation_events
-from et_replay.simulation import NEWEST_VERSION, MemoryStatistics, Simulator
+from et_replay.simulation import (
+    NEWEST_VERSION,
+    PLANNED,
+    MemoryStatistics,
+    PlanFigures,
+    Simulator,
+    allocator_name,
+)
 
 DEFAULT_DEVICE_MEMORY = 80 * 2**30
 
@@ -34,7 +42,8 @@ class Comparison:
     """What one allocator makes of one history.
 
     The statistics' peaks cover all iterations up to a failure; `reserved_by_iteration` are the
-    bytes reserved at the end of each. `failed_iteration` counts from 1.
+    bytes reserved at the end of each. `failed_iteration` counts from 1. `plan` is what `stalloc`
+    served, and `plan_figures` how many requests it had an address for.
     """
 
     input: str
@@ -47,6 +56,8 @@ class Comparison:
     failed_iteration: int | None
     undefined: str
     duration: int
+    plan: Plan | None = None
+    plan_figures: PlanFigures | None = None
 
     @property
     def fragmentation(self) -> float:
@@ -88,21 +99,28 @@ def compare(
     torch_version: str | None = None,
     device_memory: int | None = None,
     iterations: int = 1,
+    plan: Plan | None = None,
 ) -> Comparison:
     """Serve `history` from `allocator`, over and over without a reset.
 
     `device_memory` is in bytes; without it the recorded capacity counts, else 80 GiB. Memory that
     was reserved before the first event is taken as recorded by the plain native allocator; the
-    others get the requests that live in it first. Raises UsageError for an allocator, a setting or
-    a version that there is not.
+    others get the requests that live in it first. `stalloc` serves `plan`, or one that is made here
+    and not counted in `duration`. Raises UsageError for an allocator, a setting or a version that
+    there is not.
     """
     capacity = device_memory or history.device_memory or DEFAULT_DEVICE_MEMORY
     as_recorded = allocator == "native"
+    if allocator_name(allocator) != PLANNED:
+        plan = None
+    elif plan is None:
+        plan = plan_history(history)
     simulator = Simulator(
         allocator,
         capacity,
         torch_version=torch_version,
         start=history.segments if as_recorded else (),
+        plan=None if plan is None else plan.columns(),
     )
     events = _repeatable(history.events) if iterations > 1 else history.events
     begin = int(events.steps[0]) if len(events.steps) else 0
@@ -134,6 +152,8 @@ def compare(
         failed_iteration=len(reserved) + 1 if failure else None,
         undefined=undefined,
         duration=time.perf_counter_ns() - started,
+        plan=plan,
+        plan_figures=simulator.plan_figures(),
     )
 
 

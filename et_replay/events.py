@@ -66,6 +66,27 @@ class AllocationEvents:
         return len(self.action)
 
 
+@dataclass(frozen=True, eq=False)
+class PlanColumns:
+    """Where in an arena of `arena` bytes each storage has its place; one row each.
+
+    Storage i lives in the ticks [start, end) of an iteration, which lasts `period` of them and
+    happens again and again; one with end > period lives on in the next iteration, for good if that
+    is a period later or more, and what starts before tick 0 happens once. An `offset` of -1 is that
+    of a storage of which only the time is known. A storage may have several rows: then the first
+    whose place is free is taken, among those that begin next.
+    """
+
+    storage: Int64Array
+    offset: Int64Array
+    size: Int64Array
+    start: Int64Array
+    end: Int64Array
+    stream: Int64Array
+    arena: int
+    period: int
+
+
 @dataclass(frozen=True)
 class BlockState:
     """A block of a segment as a memory snapshot shows it; `storage` is -1 for an inactive one."""

@@ -3,38 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from et_replay import _core
+from et_replay.allocator_figures import MemoryStatistics, PlanFigures, Served
 from et_replay.errors import OutOfMemoryError, UndefinedBehaviorError, UsageError
-from et_replay.events import AllocationEvents, BlockState, Int64Array, SegmentState, TraceEntry
+from et_replay.events import (
+    AllocationEvents,
+    BlockState,
+    Int64Array,
+    PlanColumns,
+    SegmentState,
+    TraceEntry,
+)
 from et_replay.units import format_bytes
 
 ALLOCATORS = dict(_core.policies())
 """The allocators by name, with a line of help each."""
+PLANNED = "stalloc"
+"""The allocator that serves a plan."""
 NEWEST_VERSION = "2.14"
 
+__all__ = [
+    "ALLOCATORS",
+    "NEWEST_VERSION",
+    "PLANNED",
+    "MemoryStatistics",
+    "PlanFigures",
+    "Served",
+    "Simulator",
+    "allocator_name",
+]
 
-@dataclass(frozen=True)
-class MemoryStatistics:
-    """Counters as in `torch.cuda.memory_stats()`; peaks count from the last `reset_peaks`."""
 
-    allocated_bytes: int
-    peak_allocated_bytes: int
-    active_bytes: int
-    peak_active_bytes: int
-    reserved_bytes: int
-    peak_reserved_bytes: int
-    requested_bytes: int
-    peak_requested_bytes: int
-    segments: int
-    peak_segments: int
-    alloc_retries: int
-    ooms: int
-    device_allocs: int
-    device_frees: int
+def allocator_name(allocator: str) -> str:
+    """Return the name in "NAME:SETTINGS"."""
+    return allocator.partition(":")[0]
 
 
 class Simulator:
@@ -45,7 +50,8 @@ class Simulator:
     None is the newest. `start` is what is reserved before the first event. `device_addresses` are
     those of the segments and mapped parts that the device gives from then on, in order: pass them
     only with the settings under which they were recorded. `fraction` of the device is how much the
-    allocator may hold. With `record_trace` all that it does is kept for `trace`.
+    allocator may hold. With `record_trace` all that it does is kept for `trace`. `plan` is for the
+    allocator "stalloc", which without one is "native".
     """
 
     def __init__(
@@ -58,6 +64,7 @@ class Simulator:
         device_addresses: Sequence[int] = (),
         fraction: float | None = None,
         record_trace: bool = False,
+        plan: PlanColumns | None = None,
     ) -> None:
         if not 0 <= device_memory <= 2**50:
             raise UsageError(f"Expected a device memory up to 1 PiB, got {device_memory} bytes.")
@@ -69,6 +76,7 @@ class Simulator:
                 settings=settings,
                 torch_version=torch_version or NEWEST_VERSION,
                 device_addresses=device_addresses,
+                plan=None if plan is None else _native_plan(plan),
             )
             if fraction is not None:
                 self._native.set_fraction(fraction)
@@ -163,6 +171,15 @@ class Simulator:
         """Return what is reserved, by address: what another simulator can `start` from."""
         return tuple(_segment_state(segment) for segment in self._native.segments())
 
+    def plan_figures(self) -> PlanFigures | None:
+        """Return how the plan was served; None for an allocator that serves none."""
+        figures = self._native.plan_figures()
+        if figures is None:
+            return None
+        arena, *served, fallback_peak_reserved = figures
+        planned, reused, displaced, fallback = (Served(*counted) for counted in served)
+        return PlanFigures(arena, planned, reused, displaced, fallback, fallback_peak_reserved)
+
     def trace(self) -> list[TraceEntry]:
         """Return what happened since the start, if it was to be recorded."""
         return [TraceEntry(*entry) for entry in self._native.trace()]
@@ -193,23 +210,7 @@ class Simulator:
 
     def statistics(self) -> MemoryStatistics:
         """Return the counters as they stand."""
-        stats = self._native.memory_stats()
-        return MemoryStatistics(
-            allocated_bytes=stats["allocated_bytes.all.current"],
-            peak_allocated_bytes=stats["allocated_bytes.all.peak"],
-            active_bytes=stats["active_bytes.all.current"],
-            peak_active_bytes=stats["active_bytes.all.peak"],
-            reserved_bytes=stats["reserved_bytes.all.current"],
-            peak_reserved_bytes=stats["reserved_bytes.all.peak"],
-            requested_bytes=stats["requested_bytes.all.current"],
-            peak_requested_bytes=stats["requested_bytes.all.peak"],
-            segments=stats["segment.all.current"],
-            peak_segments=stats["segment.all.peak"],
-            alloc_retries=stats["num_alloc_retries"],
-            ooms=stats["num_ooms"],
-            device_allocs=stats["num_device_alloc"],
-            device_frees=stats["num_device_free"],
-        )
+        return MemoryStatistics.of(self._native.memory_stats())
 
 
 _CORE_ERRORS = (_core.OutOfMemoryError, _core.UndefinedBehaviorError)
@@ -217,6 +218,11 @@ _CORE_ERRORS = (_core.OutOfMemoryError, _core.UndefinedBehaviorError)
 
 def _native_events(events: AllocationEvents) -> _core.Events:
     return _core.Events(events.action, events.storage, events.size, events.stream)
+
+
+def _native_plan(plan: PlanColumns) -> _core.Plan:
+    columns = (plan.storage, plan.offset, plan.size, plan.start, plan.end, plan.stream)
+    return _core.Plan(plan.arena, plan.period, *map(np.ascontiguousarray, columns))
 
 
 def _restore(native: _core.Simulation, segment: SegmentState) -> None:

@@ -204,10 +204,10 @@ def test_a_live_storage_is_not_allocated_again() -> None:
 
 
 def test_what_cannot_be_simulated_is_refused() -> None:
-    known = "native, expandable, direct, ideal"
+    known = "native, expandable, stalloc, direct, ideal"
     with pytest.raises(UsageError, match=f"Expected an allocator among {known}, got 'fast'"):
         Simulator("fast")
-    with pytest.raises(UsageError, match="Only native and expandable have settings"):
+    with pytest.raises(UsageError, match="Only native, expandable and stalloc have settings"):
         Simulator("ideal:max_split_size_mb:64")
     with pytest.raises(UsageError, match=r"max_split_size_mb: expected at least 20 .*, got 5;"):
         Simulator("native:max_split_size_mb:5")

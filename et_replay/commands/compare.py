@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import joblib
-
 from et_replay.commands import options
-from et_replay.commands.output import check_destination, progress_bar, warn, write_result
-from et_replay.comparison import DEFAULT_DEVICE_MEMORY, compare, history_of, reproduce
-from et_replay.errors import OutOfMemoryError, TraceError, UsageError
+from et_replay.commands.inputs import Input, add_inputs, inputs_of, work_on
+from et_replay.commands.output import check_destination, warn, write_result
+from et_replay.comparison import DEFAULT_DEVICE_MEMORY, compare, reproduce
+from et_replay.errors import OutOfMemoryError, UsageError
 from et_replay.events import MemoryHistory
-from et_replay.execution_trace import ExecutionTrace
-from et_replay.formats import open_recording
-from et_replay.program import Mode, build_program, select_window
+from et_replay.planning import Plan, check_plan, lifetimes, read_plan
+from et_replay.program import Mode
 from et_replay.report.compare import InputReport, compare_objects, compare_text
 from et_replay.report.document import document
 from et_replay.report.snapshot import write_snapshot
-from et_replay.simulation import ALLOCATORS, Simulator
+from et_replay.simulation import ALLOCATORS, PLANNED, Simulator, allocator_name
 
-_DEFAULT = ("native", "expandable", "direct", "ideal")
+_DEFAULT = ("native", "expandable", "stalloc", "direct", "ideal")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of a comparison."""
-    options.add_inputs(parser)
+    add_inputs(parser)
     names = "; ".join(f"{name}: {what}" for name, what in ALLOCATORS.items())
     parser.add_argument(
         "--allocator",
@@ -60,28 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="times to run the events without a reset, to see drift (default: 1)",
     )
-    _add_execution(parser)
-    options.add_output(parser)
-
-
-def _add_execution(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--device-index",
-        type=options.integer(0),
-        metavar="N",
-        help="for snapshots of several devices: which one (default: that with most events)",
-    )
-    parser.add_argument(
-        "--jobs",
-        type=options.integer(1),
-        metavar="N",
-        help="inputs to work on at a time (default: one a core)",
-    )
-    parser.add_argument(
-        "--backend",
-        default="loky",
-        metavar="NAME",
-        help="joblib backend that runs them: loky, or a registered one such as dask or ray",
+        "--plan",
+        metavar="FILE",
+        help="the plan that stalloc serves, from et_replay plan (default: one made for the input)",
     )
     parser.add_argument(
         "--snapshot",
@@ -89,21 +68,19 @@ def _add_execution(parser: argparse.ArgumentParser) -> None:
         help="write what the one allocator did with the one input as a memory snapshot, for "
         "PyTorch's memory viewer",
     )
+    options.add_output(parser)
 
 
 @dataclass(frozen=True)
 class _Task:
     """What a worker needs to know to make the report of one input."""
 
-    path: str
+    input: Input
     allocators: tuple[str, ...]
-    mode: Mode
-    window: str | None
     torch_version: str | None
     device_memory: int | None
-    device_index: int | None
     iterations: int
-    strict: bool
+    plan_file: str | None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -111,27 +88,26 @@ def run(arguments: argparse.Namespace) -> int:
     allocators = tuple(dict.fromkeys(arguments.allocator or _DEFAULT))
     for allocator in allocators:
         Simulator(allocator, torch_version=arguments.torch_version)  # refuses what there is not
-    paths = options.expand(arguments.trace)
-    for destination in (arguments.json, arguments.snapshot):
-        for path in paths:
-            check_destination(destination, arguments.force, path)
-    if arguments.snapshot and (len(paths) > 1 or len(allocators) > 1):
+    inputs = inputs_of(arguments)
+    for destination, flag in ((arguments.json, "--json"), (arguments.snapshot, "--snapshot")):
+        for source in inputs:
+            check_destination(destination, arguments.force, source.path, flag)
+    if arguments.snapshot and (len(inputs) > 1 or len(allocators) > 1):
         raise UsageError("--snapshot needs one --trace and one --allocator.")
+    if arguments.plan and (len(inputs) > 1 or PLANNED not in map(allocator_name, allocators)):
+        raise UsageError("--plan needs one --trace, and --allocator stalloc.")
     tasks = [
         _Task(
-            path,
+            source,
             allocators,
-            Mode(arguments.tensor_allocation_mode),
-            arguments.window,
             arguments.torch_version,
             arguments.device_memory,
-            arguments.device_index,
             arguments.iterations,
-            arguments.strict,
+            arguments.plan,
         )
-        for path in paths
+        for source in inputs
     ]
-    reports = _reports(tasks, arguments)
+    reports = work_on(tasks, _report, arguments)
     for report in reports:
         warn(report.notes, arguments.quiet)
     if arguments.snapshot:
@@ -146,28 +122,10 @@ def run(arguments: argparse.Namespace) -> int:
     return OutOfMemoryError.exit_code if failed else 0
 
 
-def _reports(tasks: list[_Task], arguments: argparse.Namespace) -> list[InputReport]:
-    if len(tasks) == 1:
-        return [_report(tasks[0])]
-    jobs = arguments.jobs or -1
-    try:
-        with joblib.parallel_config(backend=arguments.backend, n_jobs=jobs):
-            results: Iterable[InputReport] = joblib.Parallel(return_as="generator")(
-                joblib.delayed(_report)(task) for task in tasks
-            )
-            with progress_bar(arguments.quiet) as progress:
-                reports = []
-                for report in results:
-                    reports.append(report)
-                    progress(len(reports), len(tasks))
-    except ValueError as error:
-        raise UsageError(f"--backend {arguments.backend}: {error}") from error
-    return reports
-
-
 def _report(task: _Task) -> InputReport:
     """Read one input and run all allocators over it; runs in a worker where there are several."""
-    history = _history(task)
+    history = task.input.history()
+    plan = _plan(task, history)
     check = reproduce(history, task.torch_version)
     version = task.torch_version or (check.torch_version if check is not None else None)
     rows = [
@@ -177,6 +135,7 @@ def _report(task: _Task) -> InputReport:
             torch_version=version,
             device_memory=task.device_memory,
             iterations=task.iterations,
+            plan=plan,
         )
         for allocator in task.allocators
     ]
@@ -192,24 +151,24 @@ def _report(task: _Task) -> InputReport:
     )
 
 
-def _history(task: _Task) -> MemoryHistory:
-    recording = open_recording(task.path, device=task.device_index, strict=task.strict)
-    if isinstance(recording, ExecutionTrace):
-        program = build_program(recording, select_window(recording, task.window))
-        return history_of(program, task.mode)
-    if len(recording.events) == 0 and not recording.segments:
-        raise TraceError(f"{recording.source} holds no allocation, so there is nothing to compare.")
-    return recording
+def _plan(task: _Task, history: MemoryHistory) -> Plan | None:
+    """Read the plan that is to be served, which must have been made for this history."""
+    if task.plan_file is None:
+        return None
+    plan = read_plan(task.plan_file)
+    check_plan(plan, lifetimes(history.events, history.segments), history.source)
+    return plan
 
 
 def _write_snapshot(task: _Task, report: InputReport, path: Path) -> None:
-    history, row = _history(task), report.rows[0]
+    history, row = task.input.history(), report.rows[0]
     simulator = Simulator(
         row.allocator,
         report.device_memory,
         torch_version=row.torch_version,
         start=history.segments if row.allocator == "native" else (),
         record_trace=True,
+        plan=None if row.plan is None else row.plan.columns(),
     )
     simulator.run(history.events, keep_going=True)
     write_snapshot(path, simulator.segments(), simulator.trace(), row.allocator.partition(":")[2])

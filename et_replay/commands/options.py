@@ -41,6 +41,17 @@ def share(text: str) -> float:
     return value
 
 
+def seconds(text: str) -> float:
+    """Read a time above 0 in seconds."""
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"Expected a number of seconds, got {text!r}.") from error
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"Expected a number of seconds above 0, got {text!r}.")
+    return value
+
+
 def integer(minimum: int, maximum: int = 2**63 - 1) -> Callable[[str], int]:
     """Return a reader of whole numbers from `minimum` to `maximum`."""
 
@@ -105,15 +116,17 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_inputs(parser: argparse.ArgumentParser) -> None:
+def add_inputs(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Add the options that say what several inputs to read."""
     parser.add_argument(
         "--trace",
         action="append",
         metavar="PATH",
-        required=True,
+        required=required,
+        default=[],
         help="an execution trace, memory snapshot, Kineto trace, STAlloc or RMM log, recorded "
-        "streams, or a folder of them; repeatable; - is stdin",
+        "streams, CSV of buffers (id,lower,upper,size), or a folder of them; repeatable; - is "
+        "stdin",
     )
     _add_reading(parser)
 

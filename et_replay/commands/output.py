@@ -14,7 +14,9 @@ from et_replay.report.table import printable
 STDOUT = "-"
 
 
-def check_destination(destination: str | None, force: bool, source: str) -> None:
+def check_destination(
+    destination: str | None, force: bool, source: str, flag: str = "--json"
+) -> None:
     """Raise UsageError if `destination` cannot be written: now, not after the work is done.
 
     The input `source` is never overwritten, whatever `force` says.
@@ -23,16 +25,16 @@ def check_destination(destination: str | None, force: bool, source: str) -> None
         return
     path = Path(destination)
     if path.exists() and not path.is_file():
-        raise UsageError(f"--json {destination} is not a regular file; - is stdout.")
+        raise UsageError(f"{flag} {destination} is not a regular file; - is stdout.")
     if path.exists() and os.path.exists(source) and path.samefile(source):
-        raise UsageError(f"--json {destination} is the input, which is never overwritten.")
+        raise UsageError(f"{flag} {destination} is the input, which is never overwritten.")
     if path.exists() and not force:
         raise UsageError(f"{destination} exists; --force overwrites it.")
     folder = path.resolve().parent
     if not folder.is_dir():
-        raise UsageError(f"--json {destination}: there is no folder {folder}.")
+        raise UsageError(f"{flag} {destination}: there is no folder {folder}.")
     if not os.access(folder, os.W_OK):
-        raise UsageError(f"--json {destination}: the folder {folder} is not writable.")
+        raise UsageError(f"{flag} {destination}: the folder {folder} is not writable.")
 
 
 def write_result(text: str, document: str, destination: str | None, force: bool) -> None:
@@ -41,7 +43,7 @@ def write_result(text: str, document: str, destination: str | None, force: bool)
         _print(document)
         return
     if destination is not None:
-        _write_whole(Path(destination), document, force)
+        write_whole(Path(destination), document.encode(), force)
     # A file's name may hold what stdout cannot.
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     _print(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
@@ -59,13 +61,13 @@ def _print(text: str) -> None:
         raise EtReplayError(f"Cannot write to stdout: {error.strerror}.") from error
 
 
-def _write_whole(path: Path, content: str, force: bool) -> None:
+def write_whole(path: Path, content: bytes, force: bool) -> None:
     """Write a file that appears complete or not at all, and over another one only by `force`."""
     target = path.resolve()
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         try:
-            partial.write_text(content, encoding="utf-8")
+            partial.write_bytes(content)
             if force:
                 partial.replace(target)
             else:
@@ -93,12 +95,12 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def progress_bar(quiet: bool) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(quiet: bool, unit: str = "operations") -> Iterator[Callable[[int, int], None]]:
     """Show progress on a terminal; what is yielded is to be called with (done, total)."""
     from tqdm import tqdm
 
     hidden = True if quiet or sys.stderr is None else None
-    with tqdm(unit=" operations", leave=False, disable=hidden) as bar:
+    with tqdm(unit=f" {unit}", leave=False, disable=hidden) as bar:
 
         def advance(done: int, total: int) -> None:
             bar.total = total

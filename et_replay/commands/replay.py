@@ -9,6 +9,7 @@ from et_replay.commands import options
 from et_replay.commands.output import check_destination, progress_bar, warn, write_result
 from et_replay.errors import OutOfMemoryError, ReplayError, TraceError
 from et_replay.formats import open_trace
+from et_replay.planning import read_plan
 from et_replay.program import Mode, Program, build_program, select_window
 
 _DEFAULT_WORKSPACE = -1
@@ -67,9 +68,10 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
         "--tensor-allocation-mode",
         choices=[mode.value for mode in Mode],
         default=Mode.PRE_ALLOCATE.value,
-        metavar="pre|lazy",
+        metavar="pre|lazy|stalloc",
         help="pre: inputs exist before the first iteration, as in the original job; lazy: every "
-        "storage is allocated before its first use and freed after its last (default: pre)",
+        "storage is allocated before its first use and freed after its last; stalloc: as lazy, at "
+        "addresses planned ahead of time (default: pre)",
     )
     parser.add_argument(
         "--enable-lazy-tensor-allocation",
@@ -77,6 +79,11 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         const=Mode.LAZY_ALLOCATE.value,
         help="short for --tensor-allocation-mode lazy",
+    )
+    parser.add_argument(
+        "--plan",
+        metavar="FILE",
+        help="the plan that stalloc serves, from et_replay plan (default: one made for the trace)",
     )
     parser.add_argument(
         "--device-memory-threshold",
@@ -129,6 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
         on_unsupported=arguments.on_unsupported,
         seed=arguments.seed,
         library_workspace=arguments.library_workspace,
+        plan=None if arguments.plan is None else read_plan(arguments.plan),
     )
     check_destination(arguments.json, arguments.force, arguments.trace)
     program = _read_program(arguments)

@@ -16,6 +16,11 @@ from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import notes
 from et_replay.formats.ancestry import find_parents
+from et_replay.formats.buffer_table import (
+    BufferTable,
+    read_buffer_history,
+    read_buffer_table,
+)
 from et_replay.formats.document import Document, read_document
 from et_replay.formats.kind import Kind, recognise
 from et_replay.formats.kineto import read_kineto
@@ -26,9 +31,23 @@ from et_replay.formats.salvage import salvage
 from et_replay.formats.snapshot import read_snapshot
 from et_replay.formats.source import Source, read_source
 from et_replay.formats.stalloc_log import read_stalloc_log
-from et_replay.formats.wrong_file import EITHER_NEEDED, HISTORY_NEEDED, TRACE_NEEDED, describe
+from et_replay.formats.wrong_file import (
+    EITHER_NEEDED,
+    HISTORY_NEEDED,
+    TABLE_NEEDED,
+    TRACE_NEEDED,
+    describe,
+)
 
-__all__ = ["Kind", "open_history", "open_recording", "open_trace", "sniff"]
+__all__ = [
+    "BufferTable",
+    "Kind",
+    "open_buffers",
+    "open_history",
+    "open_recording",
+    "open_trace",
+    "sniff",
+]
 
 
 def open_trace(path: str | os.PathLike[str], *, strict: bool = False) -> ExecutionTrace:
@@ -44,9 +63,10 @@ def open_trace(path: str | os.PathLike[str], *, strict: bool = False) -> Executi
 def open_history(path: str | os.PathLike[str], *, device: int | None = None) -> MemoryHistory:
     """Read a memory history from a file, or from standard input for `-`.
 
-    It is a memory snapshot, a Kineto trace with memory events, a log of STAlloc or RMM, or recorded
-    allocation streams, plain or packed. `device` chooses among several in one file: by default, the
-    one with the most events. Raises TraceError where no history can be read, and for nothing else.
+    It is a memory snapshot, a Kineto trace with memory events, a log of STAlloc or RMM, recorded
+    allocation streams or a table of buffers, plain or packed. `device` chooses among several in one
+    file: by default, the one with the most events. Raises TraceError where no history can be read,
+    and for nothing else.
     """
     return _open_history(read_source(path), device)
 
@@ -59,6 +79,17 @@ def open_recording(
     if recognise(source.text) in (None, Kind.EXECUTION_TRACE):
         return _open_trace(source, strict, EITHER_NEEDED)
     return _open_history(source, device)
+
+
+def open_buffers(path: str | os.PathLike[str]) -> BufferTable:
+    """Read a table of buffers from a file, or from standard input for `-`.
+
+    Raises TraceError where it is not one, and for nothing else.
+    """
+    source = read_source(path)
+    if recognise(source.text) is not Kind.BUFFER_TABLE:
+        raise TraceError(f"{source.name} {describe(source.text, TABLE_NEEDED)}.")
+    return read_buffer_table(source)
 
 
 def sniff(path: str | os.PathLike[str]) -> Kind | None:
@@ -78,6 +109,8 @@ def _open_history(source: Source, device: int | None) -> MemoryHistory:
         return read_stalloc_log(source)
     if kind is Kind.RMM_LOG:
         return read_rmm_log(source)
+    if kind is Kind.BUFFER_TABLE:
+        return read_buffer_history(source)
     if kind is Kind.EXECUTION_TRACE:
         raise TraceError(f"{source.name} is {kind.value}; {HISTORY_NEEDED}.")
     raise TraceError(f"{source.name} {describe(source.text, HISTORY_NEEDED)}.")

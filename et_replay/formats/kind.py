@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 import msgspec
 
+from et_replay.formats.buffer_table import is_buffer_table
 from et_replay.formats.plain_pickle import is_pickle
 from et_replay.formats.rmm_log import is_rmm_log
 from et_replay.formats.stalloc_log import is_stalloc_log
@@ -25,6 +26,7 @@ class Kind(enum.Enum):
     STALLOC_LOG = "a log of STAlloc"
     RMM_LOG = "a log of RMM"
     RECORDED_STREAMS = "recorded allocation streams"
+    BUFFER_TABLE = "a table of buffers"
 
 
 def recognise(text: memoryview) -> Kind | None:
@@ -39,6 +41,8 @@ def recognise(text: memoryview) -> Kind | None:
         return None
     if is_rmm_log(head):
         return Kind.RMM_LOG
+    if is_buffer_table(head):
+        return Kind.BUFFER_TABLE
     return Kind.STALLOC_LOG if is_stalloc_log(head) else None
 
 

@@ -10,6 +10,7 @@ TRACE_NEEDED = "needed is the JSON file that PyTorch's ExecutionTraceObserver wr
 HISTORY_NEEDED = (
     "needed is a memory history, such as the pickle that torch.cuda.memory._dump_snapshot writes"
 )
+TABLE_NEEDED = "needed is a CSV of buffers, whose first line names the columns id,lower,upper,size"
 
 EITHER_NEEDED = f"{TRACE_NEEDED}, or {HISTORY_NEEDED.removeprefix('needed is ')}"
 

@@ -6,16 +6,18 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from et_replay.errors import EtReplayError, OutOfMemoryError, ReplayError
+from et_replay.errors import EtReplayError, OutOfMemoryError, ReplayError, UsageError
 from et_replay.events import Action, AllocationEvents
+from et_replay.planning import Plan, check_plan, lifetimes, plan_events
 from et_replay.program.allocations import allocation_events
 from et_replay.program.program import Program
-from et_replay.program.schedule import schedule
+from et_replay.program.schedule import Mode, schedule
 from et_replay.replay.first_run import FirstRun
 from et_replay.replay.memory import DeviceMemory, MeasuredMemory, SimulatedMemory
 from et_replay.replay.options import DEFAULT_SIMULATED_MEMORY, ReplayOptions
@@ -32,6 +34,7 @@ from et_replay.replay.result import (
 from et_replay.replay.room import Room
 from et_replay.replay.target import Target, choose_target
 from et_replay.replay.tensor_store import TensorStore
+from et_replay.simulation import PlanFigures
 from et_replay.units import format_bytes
 
 Progress = Callable[[int, int], None]
@@ -66,6 +69,7 @@ class _Replay:
         self._steps = schedule(program, options.mode)
         self._contents = prepared.contents
         self._store = TensorStore(program, target, prepared.contents, options.seed)
+        self._plan: Plan | None = None
         self._memory = self._new_memory()
         steady = options.device_memory_threshold == 1
         self._first_run = FirstRun(self._store, options.on_unsupported, steady)
@@ -97,23 +101,33 @@ class _Replay:
             flushes=self._flushes,
             out_of_memory=failure,
             live=self._live() if failure else (),
+            plan=self._plan,
+            plan_figures=self._plan_figures(),
             notes=(*self._program.trace.notes, *self._program.notes, *self._contents.notes),
         )
 
     def _new_memory(self) -> DeviceMemory:
         capacity = self._options.device_memory
         if not self._target.simulated:
+            _refuse_planned(self._options.mode, self._target)
             return MeasuredMemory(self._target, capacity)
         events = allocation_events(self._program, self._options.mode, self._steps)
         if self._target.device.type == "cpu":
             _check_host_memory(events, capacity)
+        if self._options.mode is Mode.STALLOC_PLANNED:
+            self._plan = _plan_for(events, self._options.plan, self._program)
         return SimulatedMemory(
             self._program,
             events,
             self._steps,
             DEFAULT_SIMULATED_MEMORY if capacity is None else capacity,
             self._options.library_workspace,
+            self._plan,
         )
+
+    def _plan_figures(self) -> PlanFigures | None:
+        memory = self._memory
+        return memory.plan_figures() if isinstance(memory, SimulatedMemory) else None
 
     def _run_iterations(self) -> None:
         self._memory.start()
@@ -205,6 +219,22 @@ class _Replay:
             for storage in sorted(storages, key=lambda storage: -storage.size)
             if self._program.on_device(storage)
         ]
+
+
+def _plan_for(events: AllocationEvents, plan: Plan | None, program: Program) -> Plan:
+    """Return the plan to serve: the one given, if it was made for these events, or a new one."""
+    if plan is None:
+        return replace(plan_events(events), source=program.trace.source)
+    check_plan(plan, lifetimes(events), program.trace.source)
+    return plan
+
+
+def _refuse_planned(mode: Mode, target: Target) -> None:
+    if mode is Mode.STALLOC_PLANNED:
+        raise UsageError(
+            f"--tensor-allocation-mode stalloc is simulated, which {target.device} is not: use"
+            " --device cpu or --device meta."
+        )
 
 
 def _check_host_memory(events: AllocationEvents, capacity: int | None) -> None:

@@ -10,11 +10,12 @@ import torch
 
 from et_replay.errors import OutOfMemoryError
 from et_replay.events import AllocationEvents
+from et_replay.planning import Plan
 from et_replay.program.program import Program
 from et_replay.program.schedule import Step
 from et_replay.replay.result import MemoryPeaks
 from et_replay.replay.target import Target
-from et_replay.simulation import Simulator
+from et_replay.simulation import PLANNED, PlanFigures, Simulator
 from et_replay.units import format_bytes, parse_bytes
 
 _TRIED = re.compile(r"Tried to allocate ([\d.]+ \w+)")
@@ -50,7 +51,9 @@ class DeviceMemory(Protocol):
 
 
 class SimulatedMemory:
-    """The caching allocator over a device that is not there, fed with a replay's events.
+    """An allocator over a device that is not there, fed with a replay's events.
+
+    It is the planned one where there is a `plan`, else PyTorch's caching allocator.
 
     Every iteration starts from the same allocator state, with an empty cache: figures do not depend
     on how many iterations are run. A constant `workspace` stands for what libraries allocate
@@ -64,6 +67,7 @@ class SimulatedMemory:
         steps: list[Step],
         capacity: int,
         workspace: int,
+        plan: Plan | None = None,
     ) -> None:
         self.capacity = capacity
         self._storages = program.storages
@@ -72,7 +76,11 @@ class SimulatedMemory:
         self._inside = [
             s + len(step.arrivals) for s, step in zip(self._starts, steps, strict=False)
         ]
-        self._simulator = Simulator("native", capacity)
+        self._simulator = (
+            Simulator("native", capacity)
+            if plan is None
+            else Simulator(PLANNED, capacity, plan=plan.columns())
+        )
         self._play = self._simulator.player(events)
         self._workspace = workspace
 
@@ -115,6 +123,10 @@ class SimulatedMemory:
     def live(self) -> list[int]:
         """List the storages on the device."""
         return [s for s in range(len(self._storages)) if self._simulator.address(s)]
+
+    def plan_figures(self) -> PlanFigures | None:
+        """Return what the planned allocator has served so far."""
+        return self._simulator.plan_figures()
 
     def reset_peaks(self) -> None:
         self._simulator.reset_peaks()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from et_replay.errors import UsageError
+from et_replay.planning import Plan
 from et_replay.program.schedule import Mode
 
 DEFAULT_SIMULATED_MEMORY = 80 * 2**30
@@ -15,8 +16,9 @@ class ReplayOptions:
     """How to replay; the names are those of the command line's flags.
 
     `device_memory` is the capacity in bytes: of a simulated device 80 GiB unless given, of a real
-    one at most what it has. `device_memory_threshold` is a share of it. Raises UsageError where
-    one option cannot go with another.
+    one at most what it has. `device_memory_threshold` is a share of it. `plan` is what
+    STALLOC_PLANNED serves, by default one made from the trace. Raises UsageError where one option
+    cannot go with another.
     """
 
     mode: Mode = Mode.PRE_ALLOCATE
@@ -28,13 +30,11 @@ class ReplayOptions:
     on_unsupported: str = "substitute"
     seed: int = 0
     library_workspace: int = 0
+    plan: Plan | None = None
 
     def __post_init__(self) -> None:
-        if self.mode is Mode.STALLOC_PLANNED:
-            raise UsageError(
-                "--tensor-allocation-mode stalloc needs the planner, which this version does not"
-                " have; use pre or lazy."
-            )
+        if self.plan is not None and self.mode is not Mode.STALLOC_PLANNED:
+            raise UsageError("--plan needs --tensor-allocation-mode stalloc.")
         threshold = self.device_memory_threshold
         if not 0 < threshold <= 1:
             raise UsageError(

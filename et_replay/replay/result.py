@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from et_replay.errors import OutOfMemoryError
+from et_replay.planning import Plan
+from et_replay.simulation import PlanFigures
 
 
 class Outcome(Enum):
@@ -85,7 +87,8 @@ class LiveStorage:
 class ReplayResult:
     """One replay of one trace window on one device.
 
-    `node_ids` are the first and the last of the window; `notes` says what else a reader must know.
+    `node_ids` are the first and the last of the window. `plan` is what STALLOC_PLANNED served, with
+    the requests of all iterations in `plan_figures`. `notes` says what else a reader must know.
     """
 
     trace: str
@@ -102,4 +105,6 @@ class ReplayResult:
     flushes: Flushes = field(default_factory=Flushes)
     out_of_memory: OutOfMemoryError | None = None
     live: Sequence[LiveStorage] = ()
+    plan: Plan | None = None
+    plan_figures: PlanFigures | None = None
     notes: Sequence[str] = ()

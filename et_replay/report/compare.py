@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from et_replay.comparison import AddressCheck, Comparison
 from et_replay.report.document import JsonObject, failure_object
+from et_replay.report.plan import served_object, served_text
 from et_replay.report.table import fields, table
 from et_replay.units import format_bytes, format_duration, format_share
 
@@ -74,6 +75,10 @@ def _summary(report: InputReport) -> Iterator[tuple[str, str]]:
     yield "Capacity", format_bytes(report.device_memory)
     if report.addresses is not None:
         yield "Addresses", _addresses(report.addresses)
+    for row in report.rows:
+        if row.plan is not None and row.plan_figures is not None:
+            yield "Plan", served_text(row.plan, row.plan_figures)
+            yield from (("Note", note) for note in row.plan.notes)
     drift = [row for row in report.rows if len(set(row.reserved_by_iteration)) > 1]
     for row in drift:
         first, last = row.reserved_by_iteration[0], row.reserved_by_iteration[-1]
@@ -132,6 +137,7 @@ def _row_object(report: InputReport, row: Comparison) -> JsonObject:
         "reserved_by_iteration_bytes": list(row.reserved_by_iteration),
         "out_of_memory": _failure_object(row),
         "undefined": row.undefined or None,
+        "plan": served_object(row.plan, row.plan_figures),
         "addresses": None if check is None else _check_object(check),
         "simulation_time_ns": row.duration,
         "notes": list(report.notes),

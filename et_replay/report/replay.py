@@ -9,6 +9,7 @@ from et_replay.errors import OutOfMemoryError
 from et_replay.program import Mode
 from et_replay.replay.result import Outcome, ReplayResult
 from et_replay.report.document import JsonObject, failure_object
+from et_replay.report.plan import served_object, served_text
 from et_replay.report.table import fields, section, table
 from et_replay.units import format_bytes, format_duration, format_share
 
@@ -65,6 +66,7 @@ def replay_object(result: ReplayResult) -> JsonObject:
             "freed_bytes": flushes.freed,
             "recreated_bytes": flushes.recreated,
         },
+        "plan": served_object(result.plan, result.plan_figures),
         "out_of_memory": _failure_object(result),
         "notes": list(result.notes),
     }
@@ -91,6 +93,8 @@ def _summary(result: ReplayResult) -> Iterator[tuple[str, str]]:
         f"{format_bytes(memory.reserved)} reserved; "
         f"fragmentation {format_share(memory.fragmentation)}",
     )
+    if result.plan is not None and result.plan_figures is not None:
+        yield "Plan", served_text(result.plan, result.plan_figures)
     yield "Workspaces", _workspace_text(result)
     yield "Flushes", _flushes_text(result)
 
@@ -105,7 +109,7 @@ def _time_text(result: ReplayResult) -> str:
     )
     if result.device == "meta":
         return f"{text}\nOn meta this is the time of shape computation only."
-    if result.mode == Mode.LAZY_ALLOCATE.value:
+    if result.mode != Mode.PRE_ALLOCATE.value:
         text = f"{text}\nCreating the inputs, and their values, is part of it in this mode."
     return (
         f"{text}\nGaps between operators (host work, data loading) are not in a trace, nor in this."

@@ -13,18 +13,22 @@ import pytest
 
 TESTS = Path(__file__).parent
 TOOLS = TESTS / "tools"
-ALLOCATOR = TESTS.parents[1] / "allocator"
+ROOT = TESTS.parents[1]
+ALLOCATOR = ROOT / "allocator"
+PLANNER = ROOT / "planner"
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-FLAGS = ["-std=c++17", "-O1", "-g", f"-I{ALLOCATOR}", f"-I{TOOLS}", f"-I{TESTS}"]
+FLAGS = ["-std=c++17", "-O1", "-g", f"-I{ROOT}", f"-I{ALLOCATOR}", f"-I{TOOLS}", f"-I{TESTS}"]
 MAINS = {"core_tests": TESTS / "main.cpp"} | {
     name: TOOLS / f"{name}.cpp" for name in ("fuzz", "run_program")
 }
 
 
 def sources() -> Iterator[Path]:
-    yield from (path for path in ALLOCATOR.glob("*.cpp") if path.name != "bindings.cpp")
+    yield from (path for path in ALLOCATOR.glob("*.cpp") if not path.stem.endswith("bindings"))
+    yield from PLANNER.glob("*.cpp")
     yield from TESTS.glob("*.cpp")
+    yield from (TESTS.parent / "planner").glob("*.cpp")
     yield from TOOLS.glob("*.cpp")
 
 

@@ -6,6 +6,7 @@ int main() {
   run_free_list_tests();
   run_storage_table_tests();
   run_caching_tests();
+  run_planned_tests();
   run_stress_tests();
   std::printf("%ld passed, %ld failed\n", score().passed, score().failed);
   return score().failed == 0 ? 0 : 1;

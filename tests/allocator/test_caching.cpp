@@ -219,7 +219,7 @@ void refuses_absurd_requests_without_counting_them() {
 void names_the_event_that_failed() {
   const std::int8_t action[] = {0, 1, 0};
   const std::int64_t storage[] = {7, 7, 8}, size[] = {1, 1, 30 * MiB}, stream[] = {0, 0, 0};
-  Simulation simulation(20 * MiB, "native", "", Version{}, {});
+  Simulation simulation(20 * MiB, "native", {}, {});
   std::int64_t event = -1;
   try {
     simulation.run({action, storage, size, stream}, 0, 3, false, nullptr);

@@ -5,11 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from et_replay.errors import OutOfMemoryError
+from et_replay.events import PlanColumns
 from et_replay.simulation import ALLOCATORS, Simulator
 
 KIB = 2**10
@@ -20,6 +22,7 @@ POLICIES = (
     "native:roundup_power2_divisions:4",
     "native:garbage_collection_threshold:0.5,per_process_memory_fraction:0.8",
     "expandable:max_split_size_mb:24",
+    "stalloc:expandable_segments:True",
 )
 VERSIONS = ("2.7", "2.12", "2.14")
 SIZES = st.one_of(
@@ -35,6 +38,19 @@ STEPS = st.lists(
         st.tuples(st.just("empty"), st.just(0), st.just(0)),
     ),
     max_size=80,
+)
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.integers(0, 60),  # steps name storages by their number
+        st.integers(-1, 80 * MIB // 512),
+        SIZES,
+        st.integers(-5, 39),
+        st.integers(1, 100),
+        st.sampled_from([0, 0, 0, 4096]),
+    ),
+    max_size=60,
 )
 
 
@@ -65,7 +81,22 @@ def test_contract(
 ) -> None:
     if "per_process_memory_fraction" in policy and version == "2.7":
         policy = "native"  # which has no such option yet
-    simulator = Simulator(policy, capacity, torch_version=version)
+    hold_throughout(Simulator(policy, capacity, torch_version=version), steps)
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows=ROWS, steps=STEPS, capacity=st.integers(0, 200 * MIB))
+def test_contract_holds_whatever_the_plan(
+    rows: list[tuple[int, ...]], steps: list[tuple[str, int, int]], capacity: int
+) -> None:
+    storage, offset, size, start, length, stream = np.array(rows, dtype=np.int64).reshape(-1, 6).T
+    offset = np.where(offset < 0, -1, offset * 512)
+    arena = int(np.max(offset + size, initial=0)) + 512
+    plan = PlanColumns(storage, offset, size, start, start + length, stream, arena, 40)
+    hold_throughout(Simulator("stalloc", capacity, plan=plan), steps)
+
+
+def hold_throughout(simulator: Simulator, steps: list[tuple[str, int, int]]) -> None:
     live: list[Live] = []
     for storage, (verb, number, stream) in enumerate(steps):
         if verb == "empty":

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "block.hpp"
 #include "check.hpp"
 #include "storage_table.hpp"
 
@@ -11,14 +12,14 @@ namespace et_replay::test {
 namespace {
 
 void finds_nothing_in_an_empty_table() {
-  StorageTable table;
+  StorageTable<Block> table;
   CHECK(table.find(0) == nullptr);
   CHECK(table.take(-1) == nullptr);
 }
 
 void takes_any_number_as_a_storage() {
   using Limits = std::numeric_limits<std::int64_t>;
-  StorageTable table;
+  StorageTable<Block> table;
   Block first, second;
   table.insert(Limits::min(), &first);
   table.insert(Limits::max(), &second);
@@ -30,7 +31,7 @@ void takes_any_number_as_a_storage() {
 void agrees_with_a_map(unsigned seed) {
   std::mt19937_64 random(seed);
   std::vector<Block> blocks(1000);
-  StorageTable table;
+  StorageTable<Block> table;
   std::unordered_map<std::int64_t, Block*> oracle;
   for (int step = 0; step < 50000; ++step) {
     const auto storage = static_cast<std::int64_t>(random() % 1500);

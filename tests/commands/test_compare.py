@@ -26,7 +26,8 @@ def test_rows_are_sorted_by_peak_reserved(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     assert main(["compare", "--trace", MOE, "--json", str(file)]) == 0
     found = rows(file)
-    assert {row["allocator"] for row in found} == {"native", "expandable", "direct", "ideal"}
+    names = {"native", "expandable", "stalloc", "direct", "ideal"}
+    assert {row["allocator"] for row in found} == names
     reserved = [row["peak_reserved_bytes"] for row in found]
     assert reserved == sorted(reserved)  # type: ignore[type-var]
     assert found[0]["allocator"] == "ideal"
@@ -60,9 +61,40 @@ def test_a_capacity_that_does_not_suffice_ends_with_3(
     assert "of iteration 1" in capsys.readouterr().out
 
 
+def test_a_planned_allocator_reserves_what_lives_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    words = ["--trace", MOE, "--allocator", "stalloc", "--iterations", "5"]
+    assert main(["compare", *words, "--json", str(file)]) == 0
+    (row,) = rows(file)
+    plan = row["plan"]
+    assert isinstance(plan, dict)
+    assert plan["arena_bytes"] == plan["lower_bound_bytes"]
+    assert plan["reused"] == plan["displaced"] == plan["fallback"] == {"requests": 0, "bytes": 0}
+    # 217 inputs are there from the start; 671 storages come and go in each iteration.
+    assert plan["planned"]["requests"] == 217 + 5 * 671
+    assert row["peak_reserved_bytes"] <= 1.005 * row["peak_active_bytes"]  # type: ignore[operator]
+
+
+def test_a_plan_file_is_served_to_what_it_was_made_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "plan.json")
+    assert main(["plan", "--trace", MOE, "--tensor-allocation-mode", "pre", "--output", plan]) == 0
+    words = ["compare", "--trace", MOE, "--allocator", "stalloc", "--plan", plan]
+    assert main(words) == 0
+    capsys.readouterr()
+
+    assert main([*words, "--tensor-allocation-mode", "lazy"]) == 1
+    assert "the first difference is storage" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
+        (
+            ["--allocator", "native", "--plan", "x.json"],
+            "--plan needs one --trace, and --allocator stalloc",
+        ),
         (["--allocator", "jemalloc"], "jemalloc"),
         (["--allocator", "native:max_splt_size_mb:3"], "max_splt_size_mb"),
         (["--torch-version", "1.13"], "1.13"),

@@ -140,7 +140,6 @@ def test_a_file_that_cannot_be_written_whole_is_not_written_at_all(
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--tensor-allocation-mode", "stalloc"], "stalloc needs the planner"),
         (["--tensor-allocation-mode", "eager"], "invalid choice: 'eager'"),
         (["--device-memory-threshold", "0.9"], "needs --tensor-allocation-mode lazy"),
         (["--device-memory-threshold", "0"], "above 0 and up to 1"),

@@ -212,8 +212,3 @@ def test_a_threshold_is_refused_in_the_pre_allocate_mode(tmp_path: Path) -> None
 def test_a_threshold_that_is_no_share_is_refused(tmp_path: Path, threshold: float) -> None:
     with pytest.raises(UsageError, match="-threshold above 0 and up to 1, got"):
         run(idle_weight(tmp_path), LAZY, "meta", device_memory_threshold=threshold)
-
-
-def test_the_planned_mode_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="-mode stalloc needs the planner"):
-        run(idle_weight(tmp_path), Mode.STALLOC_PLANNED, "meta")

@@ -140,6 +140,7 @@ def test_the_object_has_the_documented_keys() -> None:
         "fragmentation": 0.25,
         "library_workspace_bytes": 0,
         "flushes": {"count": 2, "freed_bytes": 2**30, "recreated_bytes": 2**29},
+        "plan": None,
         "out_of_memory": None,
         "notes": [],
     }

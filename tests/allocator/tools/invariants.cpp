@@ -80,7 +80,7 @@ std::string complaint_about(const Statistics& stats, const Totals& totals) {
 
 }  // namespace
 
-std::string complaint_about(const CachingAllocator& allocator) {
+std::string complaint_about(const Allocator& allocator) {
   Totals totals;
   Address end = 0;
   for (const SegmentView& segment : allocator.segments()) {

@@ -1,0 +1,55 @@
+// Columns of rows in, a PlanTable out.
+#include "plan_bindings.hpp"
+
+#include <nanobind/ndarray.h>
+
+#include <stdexcept>
+
+#include "planned.hpp"
+
+namespace nb = nanobind;
+
+namespace et_replay {
+namespace {
+
+using Column = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void make_plan(PlanTable* self, Bytes arena, Tick period, const Column& storage,
+               const Column& offset, const Column& size, const Column& start, const Column& end,
+               const Column& stream) {
+  PlanTable plan{arena, period, {}};
+  for (const Column* column : {&offset, &size, &start, &end, &stream}) {
+    if (column->shape(0) != storage.shape(0)) {
+      throw std::invalid_argument("The columns of the plan differ in length.");
+    }
+  }
+  plan.rows.reserve(storage.shape(0));
+  for (std::size_t row = 0; row < storage.shape(0); ++row) {
+    plan.rows.push_back({storage(row), offset(row), size(row), start(row), end(row),
+                         static_cast<Stream>(stream(row))});
+  }
+  new (self) PlanTable(std::move(plan));
+}
+
+}  // namespace
+
+void define_plan(nb::module_& module) {
+  nb::class_<PlanTable>(module, "Plan")
+      .def("__init__", &make_plan, nb::arg("arena"), nb::arg("period"), nb::arg("storage"),
+           nb::arg("offset"), nb::arg("size"), nb::arg("start"), nb::arg("end"),
+           nb::arg("stream"));
+}
+
+nb::object plan_figures(const Allocator& allocator) {
+  const auto* planned = dynamic_cast<const PlannedAllocator*>(&allocator);
+  if (planned == nullptr) return nb::none();
+  const PlannedFigures figures = planned->figures();
+  const auto pair = [](const Served& served) {
+    return nb::make_tuple(served.requests, served.bytes);
+  };
+  return nb::make_tuple(figures.arena, pair(figures.planned), pair(figures.reused),
+                        pair(figures.displaced), pair(figures.fallback),
+                        figures.fallback_peak_reserved);
+}
+
+}  // namespace et_replay

@@ -1,0 +1,218 @@
+"""`et_replay plan`: what a job allocates in, an address for all of it out."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from et_replay.commands import options
+from et_replay.commands.inputs import Input, add_inputs, inputs_of, work_on
+from et_replay.commands.output import check_destination, warn, write_result, write_whole
+from et_replay.errors import PlanError, UsageError
+from et_replay.events import MemoryHistory
+from et_replay.formats import BufferTable, Kind, open_buffers, sniff
+from et_replay.planning import (
+    Effort,
+    Plan,
+    check_plan,
+    encode_plan,
+    find_iterations,
+    lifetimes,
+    plan_history,
+    plan_table,
+    read_plan,
+    table_lifetimes,
+)
+from et_replay.program import Mode
+from et_replay.report.document import document
+from et_replay.report.plan import PlanReport, plan_object, plan_text
+
+_AUTO = (-1, -1)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of planning."""
+    add_inputs(parser, required=False)
+    parser.add_argument(
+        "--tensor-allocation-mode",
+        choices=[mode.value for mode in Mode],
+        default=Mode.STALLOC_PLANNED.value,
+        help="for execution traces: whose lifetimes to plan; those of stalloc are those of lazy "
+        "(default: stalloc)",
+    )
+    parser.add_argument(
+        "--iteration",
+        type=_iteration,
+        metavar="auto|BEGIN:END",
+        help="plan for any number of iterations: of a history, its events BEGIN to END repeat, or "
+        "with auto the iterations that are found; of a CSV, its ticks (default: all happens once, "
+        "or again after all has been freed)",
+    )
+    parser.add_argument(
+        "--effort",
+        choices=("fast", "best"),
+        default="fast",
+        help="how many steps to search where the lower bound is not reached (default: fast)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=options.seconds,
+        metavar="S",
+        help="take the best plan that there is after so many seconds (default: the effort decides)",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="write the plan file, or of a CSV with a name in .csv the CSV with an offset column; "
+        "of several inputs, the folder for their plan files",
+    )
+    parser.add_argument(
+        "--check",
+        metavar="FILE",
+        help="check and describe a plan file, and with --trace whether it was made for that",
+    )
+    options.add_output(parser)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What a worker needs to know to plan one input."""
+
+    input: Input
+    effort: Effort
+    iteration: tuple[int, int] | None
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Choose an address for every storage ahead of time; make, check and describe plan files."""
+    inputs = inputs_of(arguments)
+    if arguments.check is not None:
+        reports = [_check(arguments, inputs)]
+    elif inputs:
+        reports = _make(arguments, inputs)
+    else:
+        raise UsageError("Nothing to plan: --trace says what, or --check names a plan file.")
+    write_result(
+        plan_text(reports),
+        document("plan", [plan_object(report) for report in reports]),
+        arguments.json,
+        arguments.force,
+    )
+    return 0
+
+
+def _check(arguments: argparse.Namespace, inputs: Sequence[Input]) -> PlanReport:
+    if arguments.output is not None or len(inputs) > 1:
+        raise UsageError("--check takes one --trace at most, and no --output.")
+    check_destination(arguments.json, arguments.force, arguments.check)
+    plan = read_plan(arguments.check)
+    checked = "no two storages that live together share a byte"
+    for source in inputs:
+        if sniff(source.path) is Kind.BUFFER_TABLE:
+            other = table_lifetimes(open_buffers(source.path).buffers, plan.iteration)
+            check_plan(plan, other, source.path)
+        else:
+            history = source.history()
+            check_plan(plan, lifetimes(history.events, history.segments), history.source)
+        checked += f"; made for {source.path}"
+    return PlanReport(plan.source, plan, checked=checked)
+
+
+def _make(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[PlanReport]:
+    destinations = _destinations(arguments.output, inputs)
+    for source, destination in zip(inputs, destinations, strict=True):
+        check_destination(arguments.json, arguments.force, source.path)
+        check_destination(destination, arguments.force, source.path, "--output")
+    effort = Effort(arguments.effort, arguments.timeout)
+    tasks = [_Task(source, effort, arguments.iteration) for source in inputs]
+    reports = []
+    for (plan, written, notes), destination in zip(
+        work_on(tasks, _plan, arguments), destinations, strict=True
+    ):
+        warn(notes, arguments.quiet)
+        if destination is not None:
+            content = written if destination.endswith(".csv") and written else encode_plan(plan)
+            write_whole(Path(destination), content, arguments.force)
+        reports.append(PlanReport(plan.source, plan, destination))
+    return reports
+
+
+def _destinations(output: str | None, inputs: Sequence[Input]) -> list[str | None]:
+    """Say for each input where its plan goes: one file, or a folder with one file each."""
+    if output is None:
+        return [None] * len(inputs)
+    folder = Path(output)
+    if len(inputs) == 1 and not folder.is_dir():
+        return [output]
+    if not folder.is_dir():
+        raise UsageError(f"--output {output} must be an existing folder for several inputs.")
+    names = [f"{Path(source.path).name.partition('.')[0]}.plan.json" for source in inputs]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"Several inputs would be written to {folder / name}.")
+    return [str(folder / name) for name in names]
+
+
+def _plan(task: _Task) -> tuple[Plan, bytes, tuple[str, ...]]:
+    """Plan one input; return the plan, for a CSV its CSV form, and what the reader noted."""
+    path = task.input.path
+    if sniff(path) is Kind.BUFFER_TABLE:
+        if task.iteration == _AUTO:
+            raise UsageError("--iteration auto is for recorded events; of a CSV, give BEGIN:END.")
+        table = open_buffers(path)
+        plan = plan_table(table.buffers, task.iteration, task.effort)
+        return replace(plan, source=table.source), _csv(table, plan), table.notes
+    history = task.input.history()
+    plan = plan_history(history, task.effort, _iterations(task, history))
+    return plan, b"", history.notes
+
+
+def _iterations(task: _Task, history: MemoryHistory) -> Sequence[int] | None:
+    """Return the ticks at which iterations begin, as asked for."""
+    if task.iteration is None:
+        return None
+    events = len(history.events)
+    if task.iteration != _AUTO:
+        begin, end = task.iteration
+        if end > events:
+            raise UsageError(f"--iteration {begin}:{end} is beyond the {events} events there are.")
+        return begin + 1, end + 1
+    found = find_iterations(lifetimes(history.events, history.segments))
+    if found is None:
+        raise PlanError(
+            f"No iterations were found in {history.source}: no request comes again at even"
+            " distances. Give one as --iteration BEGIN:END, or plan all events as they are."
+        )
+    return found
+
+
+def _csv(table: BufferTable, plan: Plan) -> bytes:
+    """Write the table with the offsets that the plan gives."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["id", "lower", "upper", "size", "alignment", "offset"])
+    lives = plan.lifetimes
+    columns = (lives.start, lives.end, lives.size, lives.alignment, plan.offset)
+    rows = zip(lives.storage.tolist(), np.stack(columns, axis=1).tolist(), strict=True)
+    writer.writerows([table.names[storage], *row] for storage, row in rows)
+    return text.getvalue().encode()
+
+
+def _iteration(text: str) -> tuple[int, int]:
+    """Read which events or ticks repeat."""
+    if text == "auto":
+        return _AUTO
+    begin, _, end = text.partition(":")
+    try:
+        window = int(begin), int(end)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"Expected auto or BEGIN:END, got {text!r}.") from None
+    if not 0 <= window[0] < window[1]:
+        raise argparse.ArgumentTypeError(f"Expected an end after the beginning, got {text!r}.")
+    return window

@@ -1,0 +1,39 @@
+"""From lifetimes to addresses: packings of buffers, plans of events, and plan files."""
+
+from et_replay.buffers import Buffers
+from et_replay.planning.cycle import CyclicPacking, plan_cycle
+from et_replay.planning.iterations import find_iterations
+from et_replay.planning.lifetimes import Lifetimes, StorageClass, lifetimes
+from et_replay.planning.packing import Effort, Packing, find_fault, plan_buffers
+from et_replay.planning.plan import Plan, fault_of, plan_events, plan_history
+from et_replay.planning.plan_file import (
+    check_plan,
+    encode_plan,
+    read_plan,
+    sizes_by_class,
+)
+from et_replay.planning.table import plan_table, table_lifetimes
+
+__all__ = [
+    "Buffers",
+    "CyclicPacking",
+    "Effort",
+    "Lifetimes",
+    "Packing",
+    "Plan",
+    "StorageClass",
+    "check_plan",
+    "encode_plan",
+    "fault_of",
+    "find_fault",
+    "find_iterations",
+    "lifetimes",
+    "plan_buffers",
+    "plan_cycle",
+    "plan_events",
+    "plan_history",
+    "plan_table",
+    "read_plan",
+    "sizes_by_class",
+    "table_lifetimes",
+]

@@ -1,0 +1,184 @@
+"""Plans to JSON and back: one object, the storages by columns.
+
+{"et_replay_plan": 1, "source": "x.json", "digest": "sha256:...", "arena_bytes": 4096, ...,
+ "classes": {"passing": {"storages": 2, "bytes": 4096}},
+ "columns": {"storage": [0, 1], "offset": [0, 2048], "size": [2048, 2048], "start": [1, ...], ...}}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import msgspec
+import numpy as np
+
+from et_replay import __version__
+from et_replay.errors import PlanError
+from et_replay.events import Int64Array
+from et_replay.formats.source import read_source
+from et_replay.planning.lifetimes import Lifetimes, StorageClass
+from et_replay.planning.plan import Plan, fault_of
+
+VERSION = 1
+_COMPARED = ("storage", "size", "stream", "start", "end")
+
+
+class _Class(msgspec.Struct):
+    storages: int
+    bytes: int
+
+
+class _Columns(msgspec.Struct):
+    storage: list[int]
+    offset: list[int]
+    size: list[int]
+    start: list[int]
+    end: list[int]
+    stream: list[int]
+    alignment: list[int]
+    storage_class: list[int]
+
+
+class _File(msgspec.Struct):
+    et_replay_plan: int
+    et_replay: str
+    source: str
+    digest: str
+    arena_bytes: int
+    lower_bound_bytes: int
+    proven: bool
+    method: str
+    planning_time_ns: int
+    ticks: int
+    iteration: tuple[int, int] | None
+    classes: dict[str, _Class]
+    notes: list[str]
+    columns: _Columns
+
+
+def encode_plan(plan: Plan) -> bytes:
+    """Write a plan as JSON."""
+    lives = plan.lifetimes
+    columns = {name: getattr(lives, name).tolist() for name in _Columns.__struct_fields__[2:]}
+    file = _File(
+        et_replay_plan=VERSION,
+        et_replay=__version__,
+        source=plan.source,
+        digest=digest(lives),
+        arena_bytes=plan.arena_bytes,
+        lower_bound_bytes=plan.lower_bound_bytes,
+        proven=plan.proven,
+        method=plan.method,
+        planning_time_ns=plan.planning_time_ns,
+        ticks=lives.ticks,
+        iteration=plan.iteration,
+        classes={
+            kind.name.lower(): _Class(count, size)
+            for kind, (count, size) in sizes_by_class(lives).items()
+        },
+        notes=list(plan.notes),
+        columns=_Columns(storage=lives.storage.tolist(), offset=plan.offset.tolist(), **columns),
+    )
+    return msgspec.json.encode(file) + b"\n"
+
+
+def read_plan(path: str | os.PathLike[str]) -> Plan:
+    """Read a plan file, or standard input for `-`; the plan in it is checked by the validator.
+
+    Raises TraceError where there is nothing to read, PlanError where it holds no valid plan.
+    """
+    source = read_source(path)
+    try:
+        file = msgspec.json.decode(source.text, type=_File)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise PlanError(
+            f"{source.name} is not a plan file: {error}; et_replay plan --output makes one."
+        ) from None
+    if file.et_replay_plan != VERSION:
+        raise PlanError(
+            f"{source.name} is a plan file of version {file.et_replay_plan}, expected {VERSION};"
+            f" it was written by et_replay {file.et_replay}."
+        )
+    plan = _plan(source.name, file)
+    found = digest(plan.lifetimes)
+    if found != file.digest:
+        raise PlanError(f"{source.name} was changed: its digest is {file.digest}, not {found}.")
+    fault = fault_of(plan)
+    if fault:
+        raise PlanError(f"{source.name} is not valid: {fault}")
+    return plan
+
+
+def check_plan(plan: Plan, lives: Lifetimes, source: str) -> None:
+    """Raise PlanError with the first difference if `plan` was not made for these storages."""
+    planned = plan.lifetimes
+    if digest(planned) == digest(lives):
+        return
+    shared = min(len(planned), len(lives))
+    differing = np.zeros(shared, dtype=bool)
+    for name in _COMPARED:
+        differing |= getattr(planned, name)[:shared] != getattr(lives, name)[:shared]
+    first = int(np.argmax(differing)) if differing.any() else shared
+    raise PlanError(
+        f"The plan was made from {plan.source}, not from {source}; the first difference is storage"
+        f" {first}: expected {_describe(planned, first)}, got {_describe(lives, first)}."
+        " Make a plan for it with et_replay plan."
+    )
+
+
+def digest(lives: Lifetimes) -> str:
+    """Name what a plan is made from: a hash of storages, sizes, streams and lifetimes."""
+    content = hashlib.sha256()
+    for name in _COMPARED:
+        content.update(getattr(lives, name).astype("<i8").tobytes())
+    return f"sha256:{content.hexdigest()}"
+
+
+def sizes_by_class(lives: Lifetimes) -> dict[StorageClass, tuple[int, int]]:
+    """Count the storages of each class that there is, and their bytes."""
+    found = {}
+    for kind in StorageClass:
+        of_kind = lives.storage_class == kind
+        if of_kind.any():
+            found[kind] = int(np.count_nonzero(of_kind)), int(lives.size[of_kind].sum())
+    return found
+
+
+def _plan(name: str, file: _File) -> Plan:
+    columns = {key: np.array(value, np.int64) for key, value in _lists(name, file.columns).items()}
+    offset: Int64Array = columns.pop("offset")
+    return Plan(
+        source=file.source,
+        lifetimes=Lifetimes(**columns, ticks=file.ticks),
+        offset=offset,
+        arena_bytes=file.arena_bytes,
+        lower_bound_bytes=file.lower_bound_bytes,
+        proven=file.proven,
+        method=file.method,
+        planning_time_ns=file.planning_time_ns,
+        iteration=file.iteration,
+        notes=tuple(file.notes),
+    )
+
+
+def _lists(name: str, columns: _Columns) -> dict[str, list[int]]:
+    lists: dict[str, list[int]] = msgspec.structs.asdict(columns)
+    for key, column in lists.items():
+        if len(column) != len(columns.storage):
+            raise PlanError(
+                f"{name} is not valid: expected {len(columns.storage)} rows in its column {key},"
+                f" got {len(column)}."
+            )
+        if any(not -(2**63) <= value < 2**63 for value in column):
+            raise PlanError(f"{name} is not valid: its column {key} holds a number beyond 64 bits.")
+    return lists
+
+
+def _describe(lives: Lifetimes, index: int) -> str:
+    if index >= len(lives):
+        return "none"
+    return (
+        f"{lives.size[index]} bytes in [{lives.start[index]}, {lives.end[index]})"
+        f" on stream {lives.stream[index]} as storage {lives.storage[index]}"
+    )

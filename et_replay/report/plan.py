@@ -1,0 +1,137 @@
+"""Plans, and what became of the requests that one served, in; text and JSON objects out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from et_replay.planning import Plan, StorageClass, sizes_by_class
+from et_replay.report.document import JsonObject
+from et_replay.report.table import fields
+from et_replay.simulation import PlanFigures, Served
+from et_replay.units import format_bytes, format_duration
+
+_CLASSES = {
+    StorageClass.RESIDENT: "resident (there from the start, to the end)",
+    StorageClass.LASTING: "lasting (made along the way, there at the end)",
+    StorageClass.PASSING: "passing (freed along the way)",
+    StorageClass.CROSSING: "crossing (made in one iteration, freed in a later one)",
+    StorageClass.PRIVATE: "in private pools (left out)",
+    StorageClass.UNMATCHED: "not part of what repeats (left out)",
+}
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """A plan and where it comes from; `checked` says in a sentence what was found to be right."""
+
+    input: str
+    plan: Plan
+    output: str | None = None
+    checked: str = ""
+
+
+def plan_text(reports: Sequence[PlanReport]) -> str:
+    """Describe each plan."""
+    return "\n\n".join(fields(_summary(report)) for report in reports)
+
+
+def plan_object(report: PlanReport) -> JsonObject:
+    """Give a plan its JSON form; the addresses are in the plan file."""
+    plan = report.plan
+    return {
+        "input": report.input,
+        "storages": len(plan.lifetimes),
+        "planned_storages": int(plan.covered.sum()),
+        **_figures(plan),
+        "ratio": _ratio(plan),
+        "classes": {
+            kind.name.lower(): {"storages": count, "bytes": size}
+            for kind, (count, size) in sizes_by_class(plan.lifetimes).items()
+        },
+        "iteration_ticks": None if plan.iteration is None else list(plan.iteration),
+        "output": report.output,
+        "notes": list(plan.notes),
+    }
+
+
+def served_text(plan: Plan, figures: PlanFigures) -> str:
+    """Say how a plan served: in one line, or with a second for what it had no address for."""
+    text = (
+        f"arena {format_bytes(plan.arena_bytes)}, {_bound_text(plan)},"
+        f" made in {format_duration(plan.planning_time_ns)}; {_requests(figures.planned)} at"
+        " planned addresses"
+    )
+    others = figures.reused.requests + figures.fallback.requests
+    if not others:
+        return f"{text}, no other"
+    return (
+        f"{text}\n{_requests(figures.reused)} in its idle space, {_requests(figures.fallback)} from"
+        " the caching allocator, which reserved up to"
+        f" {format_bytes(figures.fallback_peak_reserved)}; {figures.displaced.requests} found their"
+        " address in use"
+    )
+
+
+def served_object(plan: Plan | None, figures: PlanFigures | None) -> JsonObject | None:
+    """Give what a plan served its JSON form."""
+    if plan is None or figures is None:
+        return None
+    served = {"planned": figures.planned, "reused": figures.reused}
+    served |= {"displaced": figures.displaced, "fallback": figures.fallback}
+    return {
+        **_figures(plan),
+        **{
+            name: {"requests": counted.requests, "bytes": counted.bytes}
+            for name, counted in served.items()
+        },
+        "fallback_peak_reserved_bytes": figures.fallback_peak_reserved,
+    }
+
+
+def _summary(report: PlanReport) -> Iterator[tuple[str, str]]:
+    plan = report.plan
+    yield "Input", report.input
+    classes = [
+        f"{count} {_CLASSES[kind]}, {format_bytes(size)}"
+        for kind, (count, size) in sizes_by_class(plan.lifetimes).items()
+    ]
+    yield "Storages", "\n".join([str(len(plan.lifetimes)), *classes])
+    if plan.iteration is not None:
+        begin, end = plan.iteration
+        yield "Iteration", f"ticks {begin} to {end} repeat, any number of times"
+    yield "Lower bound", f"{format_bytes(plan.lower_bound_bytes)} live at once"
+    yield "Arena", f"{format_bytes(plan.arena_bytes)}, {_bound_text(plan)}"
+    yield "Method", plan.method or "none needed"
+    yield "Time", format_duration(plan.planning_time_ns)
+    if report.checked:
+        yield "Checked", report.checked
+    if report.output is not None:
+        yield "Written", report.output
+    for note in plan.notes:
+        yield "Note", note
+
+
+def _figures(plan: Plan) -> JsonObject:
+    return {
+        "arena_bytes": plan.arena_bytes,
+        "lower_bound_bytes": plan.lower_bound_bytes,
+        "proven": plan.proven,
+        "method": plan.method,
+        "planning_time_ns": plan.planning_time_ns,
+    }
+
+
+def _ratio(plan: Plan) -> float:
+    return plan.arena_bytes / plan.lower_bound_bytes if plan.lower_bound_bytes else 1.0
+
+
+def _bound_text(plan: Plan) -> str:
+    if plan.arena_bytes == plan.lower_bound_bytes:
+        return "equal to the lower bound"
+    text = f"{_ratio(plan):.5f} of the lower bound"
+    return f"{text}, and proven to be the smallest" if plan.proven else text
+
+
+def _requests(served: Served) -> str:
+    return f"{served.requests} requests of {format_bytes(served.bytes)}"

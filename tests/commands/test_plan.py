@@ -1,0 +1,147 @@
+"""`et_replay plan`: plans of traces, histories and tables made, written, checked and described."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from et_replay.commands import main
+
+TRACES = Path(__file__).resolve().parents[2] / "traces"
+CONVNET, MOE = (str(TRACES / f"{name}_cuda.json.gz") for name in ("convnet", "moe"))
+CROSSING = "id,lower,upper,size\na,10,60,1024\nb,100,150,1024\nc,180,220,512\n"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    file = tmp_path / "buffers.csv"
+    file.write_text(CROSSING)
+    return str(file)
+
+
+def result(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert main(["plan", *words, "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["command"] == "plan"
+    (found,) = document["results"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_trace_is_planned_at_its_lower_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    found = result(capsys, "--trace", MOE)
+
+    assert found["input"] == MOE
+    assert found["arena_bytes"] == found["lower_bound_bytes"]
+    assert found["proven"] is True
+    assert found["planned_storages"] == found["storages"] == 888
+    assert found["planning_time_ns"] > 0
+    assert found["method"]
+
+
+def test_a_table_is_written_with_offsets(
+    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "planned.csv"
+    found = result(capsys, "--trace", table, "--output", str(output))
+
+    assert (found["arena_bytes"], found["lower_bound_bytes"]) == (1024, 1024)
+    with output.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["id"] for row in rows] == ["a", "b", "c"]
+    assert [row["offset"] for row in rows] == ["0", "0", "0"]
+
+
+def test_a_buffer_that_crosses_the_end_of_the_iteration_is_kept_apart(
+    table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = result(capsys, "--trace", table, "--iteration", "100:200")
+
+    assert (found["arena_bytes"], found["lower_bound_bytes"]) == (1536, 1536)
+    assert found["iteration_ticks"] == [100, 200]
+    assert found["classes"]["crossing"] == {"storages": 1, "bytes": 512}
+
+
+def test_a_plan_file_is_checked_against_what_it_was_made_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "moe.plan.json")
+    assert main(["plan", "--trace", MOE, "--output", plan]) == 0
+    assert f"Written      {plan}" in capsys.readouterr().out
+
+    assert main(["plan", "--check", plan, "--trace", MOE]) == 0
+    assert f"made for {MOE}" in capsys.readouterr().out
+    assert main(["plan", "--check", plan, "--trace", CONVNET]) == 1
+    assert "the first difference is storage 0" in capsys.readouterr().err
+
+
+def test_a_plan_of_an_iteration_of_a_table_is_checked_as_such(
+    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "plan.json")
+    assert main(["plan", "--trace", table, "--iteration", "100:200", "--output", plan]) == 0
+    assert main(["plan", "--check", plan, "--trace", table]) == 0
+    assert "ticks 100 to 200" in capsys.readouterr().out
+
+
+def test_several_inputs_are_written_to_a_folder(tmp_path: Path) -> None:
+    words = ["--trace", CONVNET, "--trace", MOE, "--jobs", "2", "--output", str(tmp_path)]
+    assert main(["plan", *words]) == 0
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "convnet_cuda.plan.json",
+        "moe_cuda.plan.json",
+    }
+
+
+def test_a_plan_file_is_not_overwritten_without_force(
+    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "plan.json"
+    output.write_text("precious")
+    assert main(["plan", "--trace", table, "--output", str(output)]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert output.read_text() == "precious"
+
+    assert main(["plan", "--trace", table, "--output", str(output), "--force"]) == 0
+    assert json.loads(output.read_text())["arena_bytes"] == 1024
+
+
+def test_the_input_is_never_overwritten(table: str) -> None:
+    assert main(["plan", "--trace", table, "--output", table, "--force"]) == 2
+    assert Path(table).read_text() == CROSSING
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        ([], 2, "--trace"),
+        (["--trace", "TABLE", "--iteration", "9:3"], 2, "after the beginning"),
+        (["--trace", "TABLE", "--iteration", "x"], 2, "BEGIN:END"),
+        (["--trace", "TABLE", "--iteration", "auto"], 2, "BEGIN:END"),
+        (["--trace", "TABLE", "--iteration", "10:100"], 1, "Buffer 1 starts at 100"),
+        (["--trace", MOE, "--iteration", "0:99999999"], 2, "events there are"),
+        (["--trace", "TABLE", "--timeout", "0"], 2, "above 0"),
+        (["--trace", "TABLE", "--output", "no/such/folder/x.json"], 2, "no folder"),
+        (["--trace", "TABLE", "--trace", MOE, "--output", "x.json"], 2, "existing folder"),
+        (["--check", "TABLE"], 1, "not a plan file"),
+        (["--check", "x", "--output", "y"], 2, "--check takes"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(
+    words: list[str],
+    code: int,
+    complaint: str,
+    table: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan", *(table if word == "TABLE" else word for word in words)]) == code
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert complaint in error
