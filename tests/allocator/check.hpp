@@ -24,6 +24,8 @@ void run_free_list_tests();
 void run_storage_table_tests();
 void run_caching_tests();
 void run_planned_tests();
+void run_descent_tests();
+void run_exact_tests();
 void run_stress_tests();
 
 }  // namespace et_replay::test

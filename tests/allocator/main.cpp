@@ -7,6 +7,8 @@ int main() {
   run_storage_table_tests();
   run_caching_tests();
   run_planned_tests();
+  run_descent_tests();
+  run_exact_tests();
   run_stress_tests();
   std::printf("%ld passed, %ld failed\n", score().passed, score().failed);
   return score().failed == 0 ? 0 : 1;
