@@ -74,5 +74,5 @@ def test_traces_of_jobs_reach_the_bound(
     ids=["accumulation", "pipeline", "experts"],
 )
 def test_jobs_of_each_kind_come_near_the_bound(pack: Pack, job: Job) -> None:
-    packing = pack(*training_job(job), level="fast")
+    packing = pack(*training_job(job), level="fast", timeout=0)  # its steps alone decide
     assert packing.arena_bytes <= 1.0011 * packing.lower_bound_bytes
