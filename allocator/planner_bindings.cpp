@@ -43,7 +43,8 @@ struct Buffers {
 
 OffsetColumn column_of(planner::Offsets offsets) {
   auto* owned = new planner::Offsets(std::move(offsets));
-  nb::capsule owner(owned, [](void* held) noexcept { delete static_cast<planner::Offsets*>(held); });
+  nb::capsule owner(owned,
+                    [](void* held) noexcept { delete static_cast<planner::Offsets*>(held); });
   return OffsetColumn(owned->data(), {owned->size()}, owner);
 }
 

@@ -50,9 +50,10 @@ Outcome Backjumping::solve(const Stretch& stretch) { return solve(stretch, left_
 
 // Short ones first: they are the quickest to fail.
 Outcome Backjumping::solve_each(std::vector<Stretch> stretches) {
-  std::stable_sort(stretches.begin(), stretches.end(), [](const Stretch& left, const Stretch& right) {
+  const auto shorter = [](const Stretch& left, const Stretch& right) {
     return left.end - left.begin < right.end - right.begin;
-  });
+  };
+  std::stable_sort(stretches.begin(), stretches.end(), shorter);
   for (const Stretch& stretch : stretches) {
     const Outcome outcome = solve(stretch);
     if (outcome != Outcome::found) return outcome;

@@ -14,7 +14,10 @@ namespace et_replay::planner {
 class BoundHistory {
  public:
   BoundHistory(std::size_t items, std::size_t levels)
-      : words_(LevelSet(levels).size()), first_(items, 0), bounds_(items, 0), latest_(items, none) {}
+      : words_(LevelSet(levels).size()),
+        first_(items, 0),
+        bounds_(items, 0),
+        latest_(items, none) {}
 
   // Forgets everything; `first` are bounds that need no reason.
   void begin(const std::vector<Bytes>& first) {

@@ -21,7 +21,8 @@ enum class Rule : std::uint8_t {
 // Which of two items comes first where a rule leaves that open: the larger of
 enum class Rank : std::uint8_t { width, load_and_area, load_and_width, area, size };
 
-// Of each item its place in the order. `noise` is how much keys vary, in hundredths of a power of e.
+// Of each item its place in the order. `noise` is how much keys vary, in hundredths of a power
+// of e.
 std::vector<PartialPacking::Index> ranks_of(const Part& part, Rank rank, std::int64_t noise,
                                             Random& random);
 

@@ -16,10 +16,10 @@ namespace et_replay::planner {
 // below it. A run in which nothing lies any more is raised to its lower neighbour. Where all are
 // refused, the capacity is raised by the least amount needed.
 //
-//    bytes 2 |  +-----+          The lowest run is slots 2 and 3: c fits, d does not lie within.
-//          1 +--+ a   +-----+    Without c the run is raised to 1 (its right neighbour) and joins
-//          0 |  +-----+  b  |    it; then d lies within.
-//     slots   0   1   2   3   4
+//    bytes 2 |        +--+     The lowest run is slots 1 and 2. An item of slot 1 lies within it,
+//          1 |--+     |  |     one of slots 0 to 2 does not. When nothing lies within it any more,
+//          0 |  +-----+  |     it is raised to 1; then the lowest run is slots 0 to 2, and the
+//     slots   0  1  2  3       other item lies within.
 class CanonicalDescent {
  public:
   explicit CanonicalDescent(const Part& part);

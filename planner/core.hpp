@@ -1,10 +1,10 @@
 // A part in; the small problem that its busiest slots pose, out.
 //
-//   load  |      ____                Above the threshold are the slots 4 to 6. Who lives there is the
-//   ......|...../....\....           core, less those who live in all of these slots, the residents:
-//         |  __/      \___           in whatever order they lie above the core, they are not in its
-//         +---------------           way. What is left lives where there is more room, and is filled
-//   slots   0 1 2 3 4 5 6 7          in by first fit.
+//   load  |      ____             Above the threshold are the slots 4 to 6. Who lives there is
+//   ......|...../....\....        the core, less those who live in all of these slots, the
+//         |  __/      \___        residents: in whatever order they lie above the core, they are
+//         +---------------        not in its way. What is left lives where there is more room,
+//   slots   0 1 2 3 4 5 6 7       and is filled in by first fit.
 //
 // S_1 has 28,526 items; above 95 % of its bound are 350 slots, 787 items of core and 2,304
 // residents. A descent over the core takes a millisecond and succeeds nine times as often as one

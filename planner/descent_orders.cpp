@@ -19,12 +19,14 @@ struct Mixture {
 constexpr std::int64_t room_above_all = std::int64_t{1} << 20;
 
 // Each solves some instance at once.
-constexpr std::array<Mixture, 6> first_mixtures = {{{32, 32, room_above_all, 4 * octave, false, 0, 0},
-                                                    {32, 32, 0, 2 * octave, false, 0, 0},
-                                                    {32, 32, 32 * 24, 0, false, 0, 0},
-                                                    {0, 64, room_above_all, 2 * octave, true, 0, 0},
-                                                    {32, 32, 32 * 8, octave, true, 0, 0},
-                                                    {0, 64, 32 * 24, 0, false, 0, 0}}};
+constexpr std::array<Mixture, 6> first_mixtures = {{
+    {32, 32, room_above_all, 4 * octave, false, 0, 0},
+    {32, 32, 0, 2 * octave, false, 0, 0},
+    {32, 32, 32 * 24, 0, false, 0, 0},
+    {0, 64, room_above_all, 2 * octave, true, 0, 0},
+    {32, 32, 32 * 8, octave, true, 0, 0},
+    {0, 64, 32 * 24, 0, false, 0, 0},
+}};
 
 // Of the cores of hard instances most are solved ten times as often with classes of 2 to 8
 // doublings as without, by start as well as by end; a few only without. More want the long-living

@@ -9,16 +9,16 @@
 namespace et_replay::planner {
 
 // What is left to place over a slot must begin somewhere: if `left` bytes are still to come, one of
-// their items must begin at `capacity - left` or lower. A slot of which no item can, is lost. So
-// each slot has a witness, an unplaced item that still can, and a placement is tried by looking
-// for new ones where it lifts or places the old.
+// their items must begin at `capacity - left` or lower, or the slot is lost. So each slot has a
+// witness, an unplaced item that still can; a placement is tried by looking for new ones where it
+// lifts or places the old.
 //
-//    capacity ---------+-----------      Of slot 3, b and c are left. With a below b, b can not
-//               |  c   |     |           begin low enough any more: there would be b over a, and
-//               +------+-+   |           c over b, above the capacity. Hence c must come first,
-//               |   b    |   |           or a wait until b is placed.
-//               +------+-+---+
-//    slots      0   1   2   3
+//    bytes 3 +---------- capacity    Left over slot 3 are b, 2 bytes in slots 1 to 3, and c, 1 byte
+//            |                       in slot 3: one of them must begin at 0. Placed at 0, a lifts b
+//          1 +------+                to 1, but c can still begin at 0: a is allowed. Were c as long
+//            |  a   |                as b, it would be refused, for both would lie above 1 and end
+//          0 +------+--------        at 4.
+//    slots     0  1  2  3
 class LookAhead {
  public:
   explicit LookAhead(const Frontier& frontier) : frontier_(frontier) {}

@@ -74,6 +74,7 @@ class Cutter {
   std::int32_t assign_slots(const Events& events);
   bool may_strip(const Events& events) const;
   Bytes strip(Events& events, std::int32_t slots, Bytes base);
+  std::vector<std::size_t> runs_of(const Events& events, std::int32_t slots) const;
   std::vector<Events> split(const Events& events, std::int32_t slots) const;
   void cut(Events events, Bytes base, int round);
   void emit(const Events& events, std::int32_t slots, Bytes base);
@@ -160,8 +161,9 @@ Bytes Cutter::strip(Events& events, std::int32_t slots, Bytes base) {
   return base;
 }
 
-// The events of the parts that share no item, by their first slot.
-std::vector<Events> Cutter::split(const Events& events, std::int32_t slots) const {
+// Of each slot the number of the run of slots it is in. No item crosses from one run to the next,
+// but it may live twice, in two of them.
+std::vector<std::size_t> Cutter::runs_of(const Events& events, std::int32_t slots) const {
   std::vector<std::int32_t> crossing(static_cast<std::size_t>(slots) + 1, 0);
   for (const Event& event : events) {
     if (event.kind != Kind::begin) continue;
@@ -172,28 +174,34 @@ std::vector<Events> Cutter::split(const Events& events, std::int32_t slots) cons
     ++crossing[static_cast<std::size_t>(item.begin_again) + 1];
     --crossing[static_cast<std::size_t>(item.end_again)];
   }
-  std::vector<std::size_t> segment(static_cast<std::size_t>(slots), 0);  // of each slot
+  std::vector<std::size_t> run(static_cast<std::size_t>(slots), 0);
   std::int32_t across = 0;
-  for (std::size_t slot = 1; slot < segment.size(); ++slot) {
+  for (std::size_t slot = 1; slot < run.size(); ++slot) {
     across += crossing[slot];
-    segment[slot] = segment[slot - 1] + (across == 0 ? 1 : 0);
+    run[slot] = run[slot - 1] + (across == 0 ? 1 : 0);
   }
-  std::vector<std::size_t> root(segment.empty() ? 0 : segment.back() + 1);  // by the lowest one
+  return run;
+}
+
+// The events of the parts that share no item, by their first slot.
+std::vector<Events> Cutter::split(const Events& events, std::int32_t slots) const {
+  const std::vector<std::size_t> run = runs_of(events, slots);
+  std::vector<std::size_t> root(run.empty() ? 0 : run.back() + 1);  // by the lowest one
   std::iota(root.begin(), root.end(), std::size_t{0});
   const auto find = [&](std::size_t at) {
     while (root[at] != at) at = root[at] = root[root[at]];
     return at;
   };
   for (const Event& event : events) {
-    if (event.kind != Kind::begin_again) continue;
     const Item& item = items_[event.item];
-    const std::size_t one = find(segment[static_cast<std::size_t>(item.begin)]);
-    const std::size_t other = find(segment[static_cast<std::size_t>(item.begin_again - 1)]);
+    if (event.kind != Kind::begin_again || !item.lives_twice()) continue;
+    const std::size_t one = find(run[static_cast<std::size_t>(item.begin)]);
+    const std::size_t other = find(run[static_cast<std::size_t>(item.begin_again)]);
     root[std::max(one, other)] = std::min(one, other);
   }
   std::vector<Events> parts(root.size());
   for (const Event& event : events) {
-    parts[find(segment[static_cast<std::size_t>(items_[event.item].begin)])].push_back(event);
+    parts[find(run[static_cast<std::size_t>(items_[event.item].begin)])].push_back(event);
   }
   parts.erase(std::remove_if(parts.begin(), parts.end(), [](const Events& part) {
     return part.empty();

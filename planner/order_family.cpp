@@ -1,5 +1,5 @@
-// The fixed list is a greedy cover: each order is the one that lowers the mean ratio of 70 instances
-// (the public ones, and 60 generated training jobs) the most, given those before it.
+// The fixed list is a greedy cover: each order is the one that lowers the mean ratio of 70
+// instances (the public ones, and 60 generated training jobs) the most, given those before it.
 #include "order_family.hpp"
 
 #include <algorithm>
@@ -14,14 +14,18 @@ struct Weights {
 };
 // At 0, 9, 17, 26, 34, 43, 51, 60, 69, 80 and 90 degrees.
 constexpr std::array<Weights, 11> directions = {
-    {{64, 0}, {63, 10}, {61, 19}, {57, 28}, {53, 36}, {47, 44}, {40, 50}, {32, 55}, {23, 60}, {11, 63}, {0, 64}}};
+    {{64, 0}, {63, 10}, {61, 19}, {57, 28}, {53, 36}, {47, 44}, {40, 50}, {32, 55}, {23, 60},
+     {11, 63}, {0, 64}}};
 
 // Each about 1.26 times the one before it.
-constexpr std::array<std::int32_t, 17> widths = {Order::exact, 96,  128, 160, 202,  256,  320,  404,  512,
-                                                 640, 808, 1024, 1280, 1616, 2048, 2560, 3232};
+constexpr std::array<std::int32_t, 17> widths = {
+    Order::exact, 96, 128, 160, 202, 256, 320, 404, 512,
+    640, 808, 1024, 1280, 1616, 2048, 2560, 3232};
 constexpr std::array<std::int32_t, 9> room_widths = {Order::exact, 2, 4, 8, 16, 32, 64, 128, 256};
 // The start is the best of them most often.
-constexpr std::array<Order::Within, 5> withins = {Order::Within::start, Order::Within::start, Order::Within::start, Order::Within::end, Order::Within::epoch};
+constexpr std::array<Order::Within, 5> withins = {
+    Order::Within::start, Order::Within::start, Order::Within::start, Order::Within::end,
+    Order::Within::epoch};
 
 template <class Table>
 std::int64_t any_of(const Table& table, Random& random) {
@@ -48,7 +52,8 @@ template <class Table>
 std::int32_t neighbour(const Table& table, std::int32_t value, Random& random) {
   const auto found = std::lower_bound(table.begin(), table.end(), value) - table.begin();
   const auto last = static_cast<std::int64_t>(table.size()) - 1;
-  return table[static_cast<std::size_t>(std::clamp<std::int64_t>(found + random.between(-1, 1), 0, last))];
+  const std::int64_t moved = found + random.between(-1, 1);
+  return table[static_cast<std::size_t>(std::clamp<std::int64_t>(moved, 0, last))];
 }
 
 Order made(Weights weights, std::int32_t width, std::int32_t phase, std::int32_t room_width) {
@@ -114,12 +119,17 @@ Order random_order(Random& random) {
 Order varied_order(Order order, Random& random) {
   if (random.below(2) == 0) {
     const auto moved = static_cast<std::int64_t>(direction_of(order)) + random.between(-1, 1);
-    point(order, static_cast<std::size_t>(std::clamp<std::int64_t>(moved, 0, directions.size() - 1)));
+    const auto last = static_cast<std::int64_t>(directions.size()) - 1;
+    point(order, static_cast<std::size_t>(std::clamp<std::int64_t>(moved, 0, last)));
   }
   if (random.below(2) == 0) order.width = neighbour(widths, order.width, random);
   if (random.below(2) == 0) order.phase = static_cast<std::int32_t>(random.below(64));
-  if (order.room_width != 0 && random.below(2) == 0) order.room_width = neighbour(room_widths, order.room_width, random);
-  if (random.below(10) == 0) order.room_width = order.room_width != 0 ? 0 : any(room_widths, random);
+  if (order.room_width != 0 && random.below(2) == 0) {
+    order.room_width = neighbour(room_widths, order.room_width, random);
+  }
+  if (random.below(10) == 0) {
+    order.room_width = order.room_width != 0 ? 0 : any(room_widths, random);
+  }
   if (random.below(10) == 0) order.tiny_first = !order.tiny_first;
   if (random.below(10) == 0) order.within = any(withins, random);
   return order;
@@ -137,7 +147,8 @@ std::string describe(const Order& order) {
   if (order.width != Order::exact) {
     // In tenths of an octave: 2.5 for classes of a factor of 2^2.5.
     const std::int32_t tenths = (10 * order.width + octave / 2) / octave;
-    text += " class of " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " octaves";
+    text += " class of " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
+    text += " octaves";
   }
   switch (order.within) {
     case Order::Within::start: return text + " and start";

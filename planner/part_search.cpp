@@ -22,7 +22,8 @@ PartSearch::PartSearch(const Part& part, unsigned threads, const std::atomic<boo
 // So many items are packed by first fit in half a second; more get a quicker plan first.
 void PartSearch::begin(bool hurried) {
   if (hurried && part_.items.size() > most_at_once) {
-    if (auto offsets = online_fit(part_)) enter(attempts_++, std::move(*offsets), "online best fit");
+    auto offsets = online_fit(part_);
+    if (offsets) enter(attempts_++, std::move(*offsets), "online best fit");
   }
   Round round;
   round.orders.push_back(fixed_orders().front());

@@ -111,7 +111,8 @@ class PartialPacking {
   void for_each_in(const std::vector<std::uint64_t>& set, Index item, Visit visit) const {
     const std::uint64_t* meets = meets_.data() + at(item) * words_;
     for (std::size_t word = 0; word < words_; ++word) {
-      for (std::uint64_t bits = meets[word] & left_[word] & set[word]; bits != 0; bits &= bits - 1) {
+      std::uint64_t bits = meets[word] & left_[word] & set[word];
+      for (; bits != 0; bits &= bits - 1) {
         visit(static_cast<Index>(word * 64) + lowest_bit(bits));
       }
     }

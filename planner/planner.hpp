@@ -13,8 +13,8 @@ enum class Level { fast, best };
 
 struct Effort {
   Level level = Level::fast;
-  double timeout = 0;    // seconds after which the best plan so far is returned; 0: none. Without it
-                         // the answer depends on the problem and the level alone
+  double timeout = 0;    // seconds after which the best plan so far is returned; 0: none. Without
+                         // it the answer depends on the problem and the level alone
   unsigned threads = 2;  // changes the time, never the answer
 };
 

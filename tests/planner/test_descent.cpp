@@ -16,8 +16,6 @@
 
 namespace et_replay::test {
 
-void run_descent_tests();
-
 namespace {
 
 using namespace et_replay::planner;

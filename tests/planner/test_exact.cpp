@@ -13,8 +13,6 @@
 
 namespace et_replay::test {
 
-void run_exact_tests();
-
 namespace {
 
 using namespace et_replay::planner;

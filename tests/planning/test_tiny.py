@@ -108,6 +108,11 @@ def test_bytes_are_used_between_the_two_lives_of_a_buffer(pack: Pack) -> None:
     assert pack([0, 2], [2, 7], [4, 4], None, None, *again).arena_bytes == 8
 
 
+def test_a_second_life_that_begins_where_nothing_else_lives(pack: Pack) -> None:
+    packing = pack([0, 9, 4], [1, 11, 5], [4, 3, 2], None, None, [8, 0, 0], [10, 0, 0])
+    assert packing.arena_bytes == 7
+
+
 def test_three_arcs_around_a_circle_need_three_places(pack: Pack) -> None:
     packing = pack([0, 1, 2], [2, 3, 3], [1, 1, 1], None, None, [0, 0, 0], [0, 0, 1])
     assert packing.lower_bound_bytes == 2
