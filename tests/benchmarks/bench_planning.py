@@ -220,7 +220,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", metavar="GLOB", help="instances, repeatable")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
-    parser.add_argument("--effort", choices=("fast", "best"), default="best")
+    parser.add_argument("--effort", choices=("fast", "best"), default="fast")
     parser.add_argument("--pipelines", type=int, default=12, metavar="N")
     parser.add_argument("--rectangles", type=int, default=6, metavar="N")
     parser.add_argument("--more", type=Path, metavar="FOLDER", help="with CSVs of real jobs")
