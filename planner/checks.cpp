@@ -1,12 +1,11 @@
-// Looks at each buffer, then walks through time with a map of the fixed ones.
+// Looks at each buffer, then for overlaps of the fixed ones.
 #include "checks.hpp"
 
 #include <algorithm>
-#include <iterator>
-#include <map>
 #include <stdexcept>
 #include <string>
-#include <tuple>
+
+#include "validate.hpp"
 
 namespace et_replay::planner {
 
@@ -39,53 +38,14 @@ void check_buffer(const Buffer& buffer, std::size_t index) {
   }
 }
 
-struct Event {
-  Time time;
-  bool begins;  // ends come first: spans are half-open
-  std::size_t buffer;
-
-  bool operator<(const Event& other) const {
-    return std::tie(time, begins, buffer) < std::tie(other.time, other.begins, other.buffer);
-  }
-};
-
-std::vector<Event> events_of_fixed(const Problem& problem) {
-  std::vector<Event> events;
-  for (std::size_t index = 0; index < problem.size(); ++index) {
-    const Buffer& buffer = problem[index];
-    if (buffer.fixed < 0 || !buffer.takes_memory()) continue;
-    for (const Span& span : {buffer.span, buffer.again}) {
-      if (span.empty()) continue;
-      events.push_back({span.start, true, index});
-      events.push_back({span.end, false, index});
-    }
-  }
-  std::sort(events.begin(), events.end());
-  return events;
-}
-
 void check_fixed(const Problem& problem) {
-  std::map<Bytes, std::size_t> live;  // by offset
-  for (const Event& event : events_of_fixed(problem)) {
-    const Buffer& buffer = problem[event.buffer];
-    if (!event.begins) {
-      live.erase(buffer.fixed);
-      continue;
-    }
-    const auto above = live.upper_bound(buffer.fixed);
-    auto other = live.end();
-    if (above != live.end() && above->first < buffer.fixed + buffer.size) other = above;
-    if (above != live.begin()) {
-      const auto below = std::prev(above);
-      if (below->first + problem[below->second].size > buffer.fixed) other = below;
-    }
-    if (other != live.end()) {
-      throw std::invalid_argument("The fixed offsets of " + name(other->second) + " and " +
-                                  name(event.buffer) + " overlap at time " +
-                                  std::to_string(event.time) + ".");
-    }
-    live.emplace(buffer.fixed, event.buffer);
-  }
+  Offsets offsets;
+  for (const Buffer& buffer : problem) offsets.push_back(buffer.fixed);
+  const auto overlap = find_overlap(problem, offsets);
+  if (!overlap) return;
+  throw std::invalid_argument("The fixed offsets of " + name(overlap->older) + " and " +
+                              name(overlap->younger) + " overlap at time " +
+                              std::to_string(overlap->time) + ".");
 }
 
 }  // namespace

@@ -37,10 +37,10 @@ struct Event {
   }
 };
 
-std::vector<Event> events_of(const Problem& problem) {
+std::vector<Event> events_of(const Problem& problem, const Offsets& offsets) {
   std::vector<Event> events;
   for (std::size_t index = 0; index < problem.size(); ++index) {
-    if (!problem[index].takes_memory()) continue;
+    if (!problem[index].takes_memory() || offsets[index] < 0) continue;
     for (const Span& span : {problem[index].span, problem[index].again}) {
       if (span.empty()) continue;
       events.push_back({span.start, true, index});
@@ -53,15 +53,9 @@ std::vector<Event> events_of(const Problem& problem) {
 
 }  // namespace
 
-std::string find_fault(const Problem& problem, const Offsets& offsets, Bytes arena) {
-  if (offsets.size() != problem.size()) return "The plan has another number of buffers.";
-  for (std::size_t index = 0; index < problem.size(); ++index) {
-    if (!problem[index].takes_memory()) continue;
-    const std::string fault = misplaced(problem[index], offsets[index], arena);
-    if (!fault.empty()) return "In the plan " + name(index) + " " + fault + ".";
-  }
+std::optional<Overlap> find_overlap(const Problem& problem, const Offsets& offsets) {
   std::map<Bytes, std::size_t> live;  // by offset
-  for (const Event& event : events_of(problem)) {
+  for (const Event& event : events_of(problem, offsets)) {
     const Bytes offset = offsets[event.buffer];
     if (!event.begins) {
       live.erase(offset);
@@ -69,19 +63,31 @@ std::string find_fault(const Problem& problem, const Offsets& offsets, Bytes are
     }
     const auto behind = live.lower_bound(offset);
     const Bytes end = offset + problem[event.buffer].size;
-    std::size_t other = event.buffer;
-    if (behind != live.end() && behind->first < end) other = behind->second;
+    if (behind != live.end() && behind->first < end) {
+      return Overlap{behind->second, event.buffer, event.time};
+    }
     if (behind != live.begin()) {
       const auto before = std::prev(behind);
-      if (before->first + problem[before->second].size > offset) other = before->second;
-    }
-    if (other != event.buffer) {
-      return "In the plan " + name(other) + " and " + name(event.buffer) +
-             " overlap at time " + std::to_string(event.time) + ".";
+      if (before->first + problem[before->second].size > offset) {
+        return Overlap{before->second, event.buffer, event.time};
+      }
     }
     live.emplace(offset, event.buffer);
   }
-  return "";
+  return std::nullopt;
+}
+
+std::string find_fault(const Problem& problem, const Offsets& offsets, Bytes arena) {
+  if (offsets.size() != problem.size()) return "The plan has another number of buffers.";
+  for (std::size_t index = 0; index < problem.size(); ++index) {
+    if (!problem[index].takes_memory()) continue;
+    const std::string fault = misplaced(problem[index], offsets[index], arena);
+    if (!fault.empty()) return "In the plan " + name(index) + " " + fault + ".";
+  }
+  const auto overlap = find_overlap(problem, offsets);
+  if (!overlap) return "";
+  return "In the plan " + name(overlap->older) + " and " + name(overlap->younger) +
+         " overlap at time " + std::to_string(overlap->time) + ".";
 }
 
 }  // namespace et_replay::planner
