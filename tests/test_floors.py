@@ -41,7 +41,8 @@ THIRD_PARTIES = {
 NATIVE_FLOORS = (
     ("sizes", "version", "rank_set", "storage_table"),
     ("problem", "budget", "deadline", "random", "workers"),
-    ("address_union", "checks", "remaining", "skyline", "sweep", "validate"),
+    ("address_union", "remaining", "skyline", "sweep", "validate"),
+    ("checks",),
     ("settings", "block", "statistics", "trace", "stream_events", "expandable_segment"),
     ("normal", "plan_table", "planned_figures"),
     ("contest", "exhaustive", "first_fit", "online_fit", "orders", "rotation", "unplaced"),
