@@ -23,7 +23,7 @@ PlannedAllocator::PlannedAllocator(Device& device, const PlanTable& plan, Settin
 Block* PlannedAllocator::allocate(Bytes requested, Stream stream) {
   settle_events();
   if (!is_for_arena(requested, stream)) return fall_back(requested, stream);
-  if (reserved_ == 0) reserve_arena(requested, stream);
+  if (reserved_ == 0) reserve_arena(stream);
   // It is taken to live to the end of the iteration; between two, of the next one.
   const Tick period = schedule_.period();
   const Tick start = schedule_.now() < period ? schedule_.now() : 0;
@@ -34,7 +34,7 @@ Block* PlannedAllocator::allocate_for(std::int64_t storage, Bytes requested, Str
   const Schedule::Row* row = schedule_.find(storage);
   if (row == nullptr || !is_for_arena(requested, stream)) return allocate(requested, stream);
   settle_events();
-  if (reserved_ == 0) reserve_arena(requested, stream);
+  if (reserved_ == 0) reserve_arena(stream);
   if (!row->only) row = choose(row, requested, stream);
   schedule_.begin(*row);
   const Request request{requested, stream, row->start, row->end, schedule_.due(row->end)};

@@ -71,7 +71,7 @@ class PlannedAllocator final : public Allocator {
 
   bool is_for_arena(Bytes requested, Stream stream) const;
   void settle_events();
-  void reserve_arena(Bytes requested, Stream stream);
+  void reserve_arena(Stream stream);
   std::optional<Address> take_arena();
   void release_arena();
   Range gap_for(const Schedule::Row& row, Bytes requested, Stream stream) const;

@@ -5,7 +5,8 @@
 
 namespace et_replay {
 
-void PlannedAllocator::reserve_arena(Bytes requested, Stream stream) {
+// Where it does not fit, it is the arena that was asked for, whatever the first request is.
+void PlannedAllocator::reserve_arena(Stream stream) {
   std::optional<Address> address = take_arena();
   if (!address && !fallback_.capturing()) {
     fallback_.empty_cache();
@@ -16,7 +17,7 @@ void PlannedAllocator::reserve_arena(Bytes requested, Stream stream) {
     trace_.record(TraceAction::oom, static_cast<Address>(device_.available()), arena_, stream,
                   {0, 0});
     ++statistics_.num_ooms;
-    OutOfMemory error = fallback_.out_of_memory(requested);
+    OutOfMemory error = fallback_.out_of_memory(arena_);
     error.segment = arena_;
     throw error;
   }

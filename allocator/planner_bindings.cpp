@@ -5,6 +5,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
+#include <chrono>
+#include <future>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -48,17 +50,33 @@ OffsetColumn column_of(planner::Offsets offsets) {
   return OffsetColumn(owned->data(), {owned->size()}, owner);
 }
 
+// Plans on a thread of its own, so that this one can look for Ctrl-C. Other threads than Python's
+// main one never see a signal.
+planner::Answer plan_interruptibly(const planner::Problem& problem,
+                                   const planner::Effort& effort) {
+  planner::Stop stop;
+  const nb::gil_scoped_release unlocked;
+  auto answer = std::async(std::launch::async,
+                           [&] { return planner::plan(problem, effort, stop); });
+  while (answer.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
+    const nb::gil_scoped_acquire locked;
+    if (PyErr_CheckSignals() == 0) continue;
+    nb::python_error interrupt;
+    const nb::gil_scoped_release waiting;
+    stop.cancel();
+    answer.wait();
+    throw interrupt;
+  }
+  return answer.get();
+}
+
 using Planned = std::tuple<OffsetColumn, std::int64_t, std::int64_t, bool, std::string>;
 
 Planned plan(const Buffers& buffers, bool best, double timeout) {
   planner::Effort effort;
   effort.level = best ? planner::Level::best : planner::Level::fast;
   effort.timeout = timeout;
-  planner::Answer answer;
-  {
-    nb::gil_scoped_release unlocked;
-    answer = planner::plan(buffers.problem, effort);
-  }
+  planner::Answer answer = plan_interruptibly(buffers.problem, effort);
   return {column_of(std::move(answer.offsets)), answer.arena, answer.lower_bound, answer.proven,
           answer.method};
 }

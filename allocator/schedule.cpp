@@ -12,9 +12,10 @@ namespace {
 
 // Beyond it, sums of ticks could overflow.
 constexpr Tick last_tick = Tick{1} << 60;
+constexpr Bytes largest_plan = Bytes{1} << 62;  // as the planner's: no device has it
 
 std::string complaint_about(const PlanRow& row, const PlanTable& table) {
-  if (row.size < 0 || row.size >= absurd_request) {
+  if (row.size < 0 || row.size >= largest_plan) {
     return "its size is " + std::to_string(row.size) + " bytes";
   }
   if (row.start >= row.end || row.start >= table.period || row.start < -last_tick ||
@@ -34,7 +35,7 @@ std::string complaint_about(const PlanRow& row, const PlanTable& table) {
 
 void check(const PlanTable& table) {
   const Tick least_period = table.rows.empty() ? 0 : 1;
-  if (table.arena < 0 || table.arena >= absurd_request || table.period < least_period ||
+  if (table.arena < 0 || table.arena >= largest_plan || table.period < least_period ||
       table.period > last_tick) {
     throw std::invalid_argument("The plan has an arena of " + std::to_string(table.arena) +
                                 " bytes and a period of " + std::to_string(table.period) +

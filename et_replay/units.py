@@ -31,6 +31,11 @@ def format_bytes(size: int) -> str:
     )
 
 
+def format_count(count: int, noun: str) -> str:
+    """Write how many there are of something: `1 request`, `3 requests`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def format_duration(nanoseconds: float) -> str:
     """Write a duration: `22.4 ms`, `810 ns`."""
     for factor, unit in _DURATIONS:

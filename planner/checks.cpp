@@ -26,7 +26,10 @@ void check_buffer(const Buffer& buffer, std::size_t index) {
   if (!buffer.takes_memory()) return;
   const Bytes fixed = std::max<Bytes>(buffer.fixed, 0);
   for (const Bytes bytes : {buffer.size, buffer.alignment, fixed}) {
-    if (bytes > largest_arena / 2) throw std::overflow_error(who() + " is too large.");
+    if (bytes > largest_arena / 2) {
+      throw std::overflow_error(who() + " is too large: size, alignment and fixed offset may be" +
+                                " 2^61 bytes, got " + std::to_string(bytes) + ".");
+    }
   }
   if (fixed % buffer.alignment != 0) {
     throw std::invalid_argument(who() + " has the fixed offset " + std::to_string(fixed) +

@@ -2,21 +2,21 @@
 // the lowest attempt, so that the winner does not depend on who is done first.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <mutex>
 #include <string>
 #include <utility>
 
+#include "deadline.hpp"
 #include "normal.hpp"
 
 namespace et_replay::planner {
 
 class Contest {
  public:
-  // When `stop` is set, no attempt goes on, but for want of any plan.
-  explicit Contest(const std::atomic<bool>& stop) : stop_(stop) {}
+  // When the time is over, no attempt goes on, but for want of any plan; when cancelled, none.
+  explicit Contest(const Stop& stop) : stop_(stop) {}
 
   // To be called when no attempt is running: below the target nothing is looked for.
   void aim(Bytes target) { target_ = target; }
@@ -24,7 +24,8 @@ class Contest {
   // The largest arena with which `attempt` would still win; -1 where it cannot.
   Bytes limit(std::uint64_t attempt) const {
     const std::lock_guard lock(mutex_);
-    if (stop_.load(std::memory_order_relaxed) && arena_ <= largest_arena) return -1;
+    const bool over = stop_.over.load(std::memory_order_relaxed);
+    if (over && (arena_ <= largest_arena || stop_.cancelled)) return -1;
     const Bytes highest = attempt < attempt_ ? arena_ : arena_ - 1;
     return highest < target_ ? -1 : highest;
   }
@@ -48,7 +49,7 @@ class Contest {
 
  private:
   Bytes target_ = 0;
-  const std::atomic<bool>& stop_;
+  const Stop& stop_;
   mutable std::mutex mutex_;
   Bytes arena_ = largest_arena + 1;
   std::uint64_t attempt_ = std::numeric_limits<std::uint64_t>::max();

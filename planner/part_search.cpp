@@ -16,7 +16,7 @@ constexpr std::size_t most_at_once = 100'000;
 
 }  // namespace
 
-PartSearch::PartSearch(const Part& part, unsigned threads, const std::atomic<bool>& stop)
+PartSearch::PartSearch(const Part& part, unsigned threads, const Stop& stop)
     : part_(part), threads_(std::max(threads, 1u)), stop_(stop), contest_(stop) {}
 
 // So many items are packed by first fit in half a second; more get a quicker plan first.
@@ -31,7 +31,7 @@ void PartSearch::begin(bool hurried) {
 }
 
 bool PartSearch::done() const {
-  return contest_.decided() || exhausted() || stop_.load(std::memory_order_relaxed);
+  return contest_.decided() || exhausted() || stop_.over.load(std::memory_order_relaxed);
 }
 
 void PartSearch::improve(Bytes target, std::int64_t effort) {
@@ -107,14 +107,14 @@ void PartSearch::pack(const Order& order, std::uint64_t attempt, unsigned worker
 }
 
 void PartSearch::descend(std::uint64_t attempt, Bytes incumbent, std::int64_t steps) {
-  Budget budget{steps, &stop_};
+  Budget budget{steps, &stop_.over};
   if (!descents_) descents_ = std::make_unique<Descents>(part_);
   auto offsets = descents_->improve(part_.target, incumbent, budget);
   if (offsets) enter(attempt, std::move(*offsets), "descent");
 }
 
 void PartSearch::search(std::uint64_t attempt, Bytes incumbent, std::int64_t steps) {
-  Budget budget{steps, &stop_};
+  Budget budget{steps, &stop_.over};
   if (!exact_) exact_ = std::make_unique<ExactSearch>(part_);
   auto result = exact_->improve(incumbent, budget);
   proven_bound_ = std::max(proven_bound_, result.proven_bound);

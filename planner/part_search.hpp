@@ -1,7 +1,6 @@
 // A part in; the best offsets that the effort allows, out.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,7 +20,7 @@ namespace et_replay::planner {
 // nothing but the time.
 class PartSearch {
  public:
-  PartSearch(const Part& part, unsigned threads, const std::atomic<bool>& stop);
+  PartSearch(const Part& part, unsigned threads, const Stop& stop);
 
   // Finds some offsets, by the first of the fixed orders; in a hurry, any that are found quickly.
   void begin(bool hurried);
@@ -53,7 +52,7 @@ class PartSearch {
 
   const Part& part_;
   const unsigned threads_;
-  const std::atomic<bool>& stop_;
+  const Stop& stop_;
   std::unique_ptr<Traits> traits_;
   std::vector<std::unique_ptr<Packing>> packings_;  // of each worker
   std::unique_ptr<Descents> descents_;  // which go on from round to round,

@@ -23,11 +23,11 @@ using Searches = std::vector<std::unique_ptr<PartSearch>>;
 
 class Plan {
  public:
-  Plan(const Normal& normal, const Effort& effort, const std::atomic<bool>& stop)
+  Plan(const Normal& normal, const Effort& effort, const Stop& stop)
       : normal_(normal),
         threads_(std::max(effort.threads, 1u)),
         level_(effort.level),
-        hurried_(effort.timeout > 0) {
+        hurried_(ends(effort.timeout)) {
     for (const Part& part : normal.parts) {
       searches_.push_back(std::make_unique<PartSearch>(part, threads_, stop));
     }
@@ -93,7 +93,7 @@ Bytes arena_of(const Problem& problem, const Offsets& offsets) {
 
 // Putting the answer together and validating it takes about as long as taking the problem apart.
 double time_to_search(Deadline::Clock::time_point begin, const Effort& effort) {
-  if (effort.timeout <= 0) return 0;
+  if (!ends(effort.timeout)) return 0;
   const std::chrono::duration<double> so_far = Deadline::Clock::now() - begin;
   return std::max(effort.timeout - so_far.count(), effort.timeout / 2);
 }
@@ -101,11 +101,17 @@ double time_to_search(Deadline::Clock::time_point begin, const Effort& effort) {
 }  // namespace
 
 Answer plan(const Problem& problem, const Effort& effort) {
+  Stop stop;
+  return plan(problem, effort, stop);
+}
+
+Answer plan(const Problem& problem, const Effort& effort, Stop& stop) {
   const auto begin = Deadline::Clock::now();
   const Normal normal = make_normal(problem);
-  const Deadline deadline(begin, time_to_search(begin, effort));
-  Plan search(normal, effort, deadline.over());
+  const Deadline deadline(begin, time_to_search(begin, effort), stop);
+  Plan search(normal, effort, stop);
   search.run();
+  if (stop.cancelled) throw Cancelled();
   Answer answer;
   answer.offsets = search.offsets(problem.size());
   answer.arena = arena_of(problem, answer.offsets);

@@ -1,8 +1,10 @@
 // The front door: a problem in; offsets, checked, out.
 #pragma once
 
+#include <stdexcept>
 #include <string>
 
+#include "deadline.hpp"
 #include "problem.hpp"
 
 namespace et_replay::planner {
@@ -27,8 +29,15 @@ struct Answer {
   std::string method;   // what made the part that needs the most
 };
 
+struct Cancelled : std::runtime_error {
+  Cancelled() : std::runtime_error("The planner was cancelled.") {}
+};
+
 // Throws std::invalid_argument or std::overflow_error with a sentence where the problem is none,
 // std::logic_error where the answer does not pass `find_fault`.
 Answer plan(const Problem& problem, const Effort& effort);
+
+// As above; `stop` may be set by another thread. Throws Cancelled once it is cancelled.
+Answer plan(const Problem& problem, const Effort& effort, Stop& stop);
 
 }  // namespace et_replay::planner

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_replay.errors import UsageError
-from et_replay.units import format_bytes, format_duration, format_share, parse_bytes
+from et_replay.units import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_share,
+    parse_bytes,
+)
 
 
 @pytest.mark.parametrize(
@@ -78,3 +84,10 @@ def test_anything_else_is_refused_with_an_example(text: str) -> None:
 @given(st.integers(min_value=0, max_value=2**53))
 def test_a_written_size_reads_back_to_within_its_three_digits(size: int) -> None:
     assert abs(parse_bytes(format_bytes(size)) - size) <= size * 0.005
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 requests"), (1, "1 request"), (2, "2 requests")]
+)
+def test_one_is_no_plural(count: int, text: str) -> None:
+    assert format_count(count, "request") == text

@@ -15,7 +15,8 @@ from et_replay.errors import EtReplayError, UsageError
 _COMMANDS = {"replay": replay, "info": info, "compare": compare, "plan": plan}
 _EPILOG = """Without a command, et_replay replays; `et_replay replay --help` lists its options.
 
-exit codes: 0 done, 1 the input or the replay failed, 2 wrong usage, 3 out of memory reproduced"""
+exit codes: 0 done, 1 the input or the replay failed, 2 wrong usage, 3 out of memory reproduced,
+130 interrupted by Ctrl-C"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from et_replay.commands import options
 from et_replay.commands.inputs import Input, add_inputs, inputs_of, work_on
-from et_replay.commands.output import check_destination, warn, write_result
+from et_replay.commands.output import (
+    check_destination,
+    check_distinct,
+    warn,
+    write_result,
+)
 from et_replay.comparison import DEFAULT_DEVICE_MEMORY, compare, reproduce
-from et_replay.errors import OutOfMemoryError, UsageError
-from et_replay.events import MemoryHistory
-from et_replay.planning import Plan, check_plan, lifetimes, read_plan
+from et_replay.errors import OutOfMemoryError, PlanError, UsageError
+from et_replay.planning import Plan, read_plan
 from et_replay.program import Mode
 from et_replay.report.compare import InputReport, compare_objects, compare_text
 from et_replay.report.document import document
@@ -35,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tensor-allocation-mode",
-        choices=(Mode.PRE_ALLOCATE.value, Mode.LAZY_ALLOCATE.value),
-        default=Mode.PRE_ALLOCATE.value,
-        help="for execution traces: whose lifetimes the events have (default: pre)",
+        choices=[mode.value for mode in Mode],
+        help="for execution traces: whose lifetimes the events have; those of stalloc are those of "
+        "lazy (default: those that --plan was made with, else pre)",
     )
     parser.add_argument(
         "--torch-version",
@@ -58,17 +63,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="times to run the events without a reset, to see drift (default: 1)",
     )
     parser.add_argument(
-        "--plan",
-        metavar="FILE",
-        help="the plan that stalloc serves, from et_replay plan (default: one made for the input)",
-    )
-    parser.add_argument(
         "--snapshot",
+        type=options.path,
         metavar="FILE",
         help="write what the one allocator did with the one input as a memory snapshot, for "
         "PyTorch's memory viewer",
     )
-    options.add_output(parser)
+    _add_plan(parser)
+    options.add_output(parser, "--json and --snapshot")
+
+
+def _add_plan(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--plan",
+        type=options.path,
+        metavar="FILE",
+        help="the plan that stalloc serves, from et_replay plan (default: one made for the input)",
+    )
 
 
 @dataclass(frozen=True)
@@ -80,7 +91,7 @@ class _Task:
     torch_version: str | None
     device_memory: int | None
     iterations: int
-    plan_file: str | None
+    plan: Plan | None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -88,22 +99,21 @@ def run(arguments: argparse.Namespace) -> int:
     allocators = tuple(dict.fromkeys(arguments.allocator or _DEFAULT))
     for allocator in allocators:
         Simulator(allocator, torch_version=arguments.torch_version)  # refuses what there is not
-    inputs = inputs_of(arguments)
-    for destination, flag in ((arguments.json, "--json"), (arguments.snapshot, "--snapshot")):
-        for source in inputs:
-            check_destination(destination, arguments.force, source.path, flag)
+    inputs = inputs_of(arguments, Mode.PRE_ALLOCATE)
+    _check_destinations(arguments, inputs)
     if arguments.snapshot and (len(inputs) > 1 or len(allocators) > 1):
         raise UsageError("--snapshot needs one --trace and one --allocator.")
     if arguments.plan and (len(inputs) > 1 or PLANNED not in map(allocator_name, allocators)):
         raise UsageError("--plan needs one --trace, and --allocator stalloc.")
+    plan = None if arguments.plan is None else _read_plan(arguments.plan)
     tasks = [
         _Task(
-            source,
+            source if plan is None else source.for_plan(plan),
             allocators,
             arguments.torch_version,
             arguments.device_memory,
             arguments.iterations,
-            arguments.plan,
+            plan,
         )
         for source in inputs
     ]
@@ -124,8 +134,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _report(task: _Task) -> InputReport:
     """Read one input and run all allocators over it; runs in a worker where there are several."""
-    history = task.input.history()
-    plan = _plan(task, history)
+    recording = task.input.read()
+    if task.plan is not None:
+        recording.check(task.plan)
+    history = recording.history()
     check = reproduce(history, task.torch_version)
     version = task.torch_version or (check.torch_version if check is not None else None)
     rows = [
@@ -135,7 +147,7 @@ def _report(task: _Task) -> InputReport:
             torch_version=version,
             device_memory=task.device_memory,
             iterations=task.iterations,
-            plan=plan,
+            plan=task.plan,
         )
         for allocator in task.allocators
     ]
@@ -151,12 +163,23 @@ def _report(task: _Task) -> InputReport:
     )
 
 
-def _plan(task: _Task, history: MemoryHistory) -> Plan | None:
-    """Read the plan that is to be served, which must have been made for this history."""
-    if task.plan_file is None:
-        return None
-    plan = read_plan(task.plan_file)
-    check_plan(plan, lifetimes(history.events, history.segments), history.source)
+def _check_destinations(arguments: argparse.Namespace, inputs: Sequence[Input]) -> None:
+    read = [source.path for source in inputs] + ([arguments.plan] if arguments.plan else [])
+    destinations = (("--json", arguments.json), ("--snapshot", arguments.snapshot))
+    for flag, destination in destinations:
+        for source in read:
+            check_destination(destination, arguments.force, source, flag)
+    check_distinct(destinations)
+
+
+def _read_plan(path: str) -> Plan:
+    """Read the plan that is to be served: one of events."""
+    plan = read_plan(path)
+    if plan.of_table:
+        raise PlanError(
+            f"{path} is a plan of a table of buffers ({plan.source}), for those buffers at their"
+            " own ticks; compare takes a table as events and makes its own plan: leave out --plan."
+        )
     return plan
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import joblib
@@ -15,32 +15,88 @@ from et_replay.comparison import history_of
 from et_replay.errors import TraceError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
-from et_replay.formats import open_recording
-from et_replay.program import Mode, build_program, select_window
+from et_replay.formats import BufferTable, buffer_history, open_plannable
+from et_replay.planning import Plan, check_plan, lifetimes, table_lifetimes
+from et_replay.program import Mode, Window, build_program, select_window
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
+class Recording:
+    """What an input holds; of an execution trace, the mode and the window with which it was read.
+
+    A plan is made from what it holds, and belongs to that.
+    """
+
+    content: MemoryHistory | BufferTable
+    mode: str = ""
+    window: str = ""
+
+    def history(self) -> MemoryHistory:
+        """Return its events; raises TraceError where it holds nothing to work on."""
+        if isinstance(self.content, MemoryHistory):
+            return self.content
+        return _not_empty(buffer_history(self.content))
+
+    def check(self, plan: Plan) -> None:
+        """Raise PlanError if the plan was not made from it."""
+        if isinstance(self.content, BufferTable):
+            lives = table_lifetimes(self.content.buffers, plan.iteration)
+        else:
+            lives = lifetimes(self.content.events, self.content.segments)
+        check_plan(plan, lives, self.content.source, self.mode, self.window)
+
+
+@dataclass(frozen=True)
 class Input:
-    """A file and how to read it; `mode` and `window` are for execution traces."""
+    """A file and how to read it; `mode` and `window` are for execution traces.
+
+    They are None where the user leaves them open: those of `plan` count then, or the defaults.
+    """
 
     path: str
-    mode: Mode
+    mode: Mode | None
+    default_mode: Mode
     window: str | None
     device_index: int | None
     strict: bool
+    plan: Plan | None = None
+
+    def for_plan(self, plan: Plan) -> Input:
+        """Read what the user leaves open as `plan` was read."""
+        default = Mode(plan.mode) if plan.mode else self.default_mode
+        return replace(self, default_mode=default, plan=plan)
+
+    def read(self) -> Recording:
+        """Read it; raises TraceError where it holds nothing to work on."""
+        found = open_plannable(self.path, device=self.device_index, strict=self.strict)
+        if isinstance(found, BufferTable):
+            return Recording(found)
+        if isinstance(found, MemoryHistory):
+            return Recording(_not_empty(found))
+        window, mode = self._window(found), self.mode or self.default_mode
+        history = history_of(build_program(found, window), mode)
+        return Recording(history, mode.value, window.name)
 
     def history(self) -> MemoryHistory:
-        """Read it; raises TraceError where it holds nothing to work on."""
-        recording = open_recording(self.path, device=self.device_index, strict=self.strict)
-        if isinstance(recording, ExecutionTrace):
-            program = build_program(recording, select_window(recording, self.window))
-            return history_of(program, self.mode)
-        if len(recording.events) == 0 and not recording.segments:
-            raise TraceError(f"{recording.source} holds no allocation, so there is nothing to do.")
-        return recording
+        """Read it as events; raises TraceError where it holds nothing to work on."""
+        return self.read().history()
+
+    def _window(self, trace: ExecutionTrace) -> Window:
+        if self.window is None and self.plan is not None and self.plan.window:
+            try:
+                return select_window(trace, self.plan.window)
+            except UsageError:  # another trace, which the comparison with the plan will tell
+                pass
+        return select_window(trace, self.window)
+
+
+def _not_empty(history: MemoryHistory) -> MemoryHistory:
+    if len(history.events) == 0 and not history.segments:
+        raise TraceError(f"{history.source} holds no allocation, so there is nothing to do.")
+    return history
 
 
 def add_inputs(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -66,12 +122,14 @@ def add_inputs(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     )
 
 
-def inputs_of(arguments: argparse.Namespace) -> list[Input]:
+def inputs_of(arguments: argparse.Namespace, default_mode: Mode) -> list[Input]:
     """List the inputs that the options of `add_inputs` name, folders expanded."""
+    mode = arguments.tensor_allocation_mode
     return [
         Input(
             path,
-            Mode(arguments.tensor_allocation_mode),
+            None if mode is None else Mode(mode),
+            default_mode,
             arguments.window,
             arguments.device_index,
             arguments.strict,

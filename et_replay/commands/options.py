@@ -14,6 +14,13 @@ from et_replay.units import parse_bytes
 _DEVICE = re.compile(r"auto|cpu|meta|cuda(:\d+)?")
 
 
+def path(text: str) -> str:
+    """Read a path, which says something."""
+    if not text:
+        raise argparse.ArgumentTypeError("Expected a path, got ''.")
+    return text
+
+
 def size(text: str) -> int:
     """Read a positive size such as 24GiB."""
     try:
@@ -96,6 +103,7 @@ def add_input(parser: argparse.ArgumentParser) -> None:
         "--trace",
         "--input",
         "--trace-path",
+        type=path,
         metavar="PATH",
         required=True,
         action=_Once,
@@ -121,6 +129,7 @@ def add_inputs(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     parser.add_argument(
         "--trace",
         action="append",
+        type=path,
         metavar="PATH",
         required=required,
         default=[],
@@ -136,7 +145,7 @@ def expand(paths: Sequence[str]) -> list[str]:
     files: list[str] = []
     for path in paths:
         folder = Path(path)
-        if path != "-" and folder.is_dir():
+        if path != "-" and is_folder(folder):
             found = [str(file) for file in sorted(folder.iterdir()) if _is_recording(file)]
             if not found:
                 raise UsageError(f"The folder {path} holds no trace and no memory history.")
@@ -146,6 +155,14 @@ def expand(paths: Sequence[str]) -> list[str]:
     return files
 
 
+def is_folder(path: Path) -> bool:
+    """Tell whether there is such a folder."""
+    try:
+        return path.is_dir()
+    except OSError:  # such as a name that is too long, which reading or writing will tell
+        return False
+
+
 def _is_recording(file: Path) -> bool:
     try:
         return file.is_file() and sniff(file) is not None
@@ -153,12 +170,13 @@ def _is_recording(file: Path) -> bool:
         return False
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what to write."""
+def add_output(parser: argparse.ArgumentParser, overwritten: str = "--json") -> None:
+    """Add the options that say what to write, of which --force lets some overwrite files."""
     parser.add_argument(
         "--json",
+        type=path,
         metavar="FILE",
         help="write the result as JSON as well; - writes nothing but JSON to stdout",
     )
-    parser.add_argument("--force", action="store_true", help="let --json overwrite a file")
+    parser.add_argument("--force", action="store_true", help=f"let {overwritten} overwrite files")
     parser.add_argument("--quiet", action="store_true", help="no progress and no warnings")

@@ -21,20 +21,40 @@ def check_destination(
 
     The input `source` is never overwritten, whatever `force` says.
     """
-    if destination is None or destination == STDOUT:
+    if destination is None or (destination == STDOUT and flag == "--json"):
         return
-    path = Path(destination)
+    if destination == STDOUT:
+        raise UsageError(f"{flag} - is no file; only --json writes to stdout.")
+    try:
+        _check_path(Path(destination), force, source, f"{flag} {destination}")
+    except (OSError, RuntimeError) as error:  # RuntimeError: symbolic links in a circle
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{flag} {destination} cannot be written: {reason}.") from error
+
+
+def check_distinct(destinations: Iterable[tuple[str, str | None]]) -> None:
+    """Raise UsageError if two flags, each with its destination, name the same file."""
+    taken: dict[Path, str] = {}
+    for flag, destination in destinations:
+        if destination is None or destination == STDOUT:
+            continue
+        other = taken.setdefault(Path(destination).resolve(), flag)
+        if other != flag:
+            raise UsageError(f"{other} and {flag} both name {destination}, expected two files.")
+
+
+def _check_path(path: Path, force: bool, source: str, named: str) -> None:
     if path.exists() and not path.is_file():
-        raise UsageError(f"{flag} {destination} is not a regular file; - is stdout.")
+        raise UsageError(f"{named} is not a regular file; - is stdout.")
     if path.exists() and os.path.exists(source) and path.samefile(source):
-        raise UsageError(f"{flag} {destination} is the input, which is never overwritten.")
+        raise UsageError(f"{named} is the input, which is never overwritten.")
     if path.exists() and not force:
-        raise UsageError(f"{destination} exists; --force overwrites it.")
+        raise UsageError(f"{path} exists; --force overwrites it.")
     folder = path.resolve().parent
     if not folder.is_dir():
-        raise UsageError(f"{flag} {destination}: there is no folder {folder}.")
+        raise UsageError(f"{named}: there is no folder {folder}.")
     if not os.access(folder, os.W_OK):
-        raise UsageError(f"{flag} {destination}: the folder {folder} is not writable.")
+        raise UsageError(f"{named}: the folder {folder} is not writable.")
 
 
 def write_result(text: str, document: str, destination: str | None, force: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,14 +14,20 @@ import numpy as np
 
 from et_replay.commands import options
 from et_replay.commands.inputs import Input, add_inputs, inputs_of, work_on
-from et_replay.commands.output import check_destination, warn, write_result, write_whole
+from et_replay.commands.output import (
+    STDOUT,
+    check_destination,
+    check_distinct,
+    warn,
+    write_result,
+    write_whole,
+)
 from et_replay.errors import PlanError, UsageError
 from et_replay.events import MemoryHistory
-from et_replay.formats import BufferTable, Kind, open_buffers, sniff
+from et_replay.formats import BufferTable
 from et_replay.planning import (
     Effort,
     Plan,
-    check_plan,
     encode_plan,
     find_iterations,
     lifetimes,
@@ -34,6 +41,8 @@ from et_replay.report.document import document
 from et_replay.report.plan import PlanReport, plan_object, plan_text
 
 _AUTO = (-1, -1)
+_SUFFIXES = {".json", ".csv", ".pickle", ".pkl", ".txt", ".log", ".gz", ".xz", ".zst"}
+_BUFFER = re.compile(r"([Bb]uffer) (\d+)")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,9 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tensor-allocation-mode",
         choices=[mode.value for mode in Mode],
-        default=Mode.STALLOC_PLANNED.value,
         help="for execution traces: whose lifetimes to plan; those of stalloc are those of lazy "
-        "(default: stalloc)",
+        "(default: those that the plan of --check was made with, else stalloc)",
     )
     parser.add_argument(
         "--iteration",
@@ -66,18 +74,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="take the best plan that there is after so many seconds (default: the effort decides)",
     )
+    _add_files(parser)
+    options.add_output(parser, "--json and --output")
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
+        type=options.path,
         metavar="FILE",
         help="write the plan file, or of a CSV with a name in .csv the CSV with an offset column; "
         "of several inputs, the folder for their plan files",
     )
     parser.add_argument(
         "--check",
+        type=options.path,
         metavar="FILE",
         help="check and describe a plan file, and with --trace whether it was made for that",
     )
-    options.add_output(parser)
 
 
 @dataclass(frozen=True)
@@ -91,7 +105,7 @@ class _Task:
 
 def run(arguments: argparse.Namespace) -> int:
     """Choose an address for every storage ahead of time; make, check and describe plan files."""
-    inputs = inputs_of(arguments)
+    inputs = inputs_of(arguments, Mode.STALLOC_PLANNED)
     if arguments.check is not None:
         reports = [_check(arguments, inputs)]
     elif inputs:
@@ -113,15 +127,13 @@ def _check(arguments: argparse.Namespace, inputs: Sequence[Input]) -> PlanReport
     check_destination(arguments.json, arguments.force, arguments.check)
     plan = read_plan(arguments.check)
     checked = "no two storages that live together share a byte"
+    notes: tuple[str, ...] = ()
     for source in inputs:
-        if sniff(source.path) is Kind.BUFFER_TABLE:
-            other = table_lifetimes(open_buffers(source.path).buffers, plan.iteration)
-            check_plan(plan, other, source.path)
-        else:
-            history = source.history()
-            check_plan(plan, lifetimes(history.events, history.segments), history.source)
-        checked += f"; made for {source.path}"
-    return PlanReport(plan.source, plan, checked=checked)
+        recording = source.for_plan(plan).read()
+        warn(recording.content.notes, arguments.quiet)
+        recording.check(plan)
+        checked, notes = f"{checked}; made for {source.path}", recording.content.notes
+    return PlanReport(plan.source, plan, checked=checked, notes=notes)
 
 
 def _make(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[PlanReport]:
@@ -129,6 +141,7 @@ def _make(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[PlanRe
     for source, destination in zip(inputs, destinations, strict=True):
         check_destination(arguments.json, arguments.force, source.path)
         check_destination(destination, arguments.force, source.path, "--output")
+        check_distinct((("--output", destination), ("--json", arguments.json)))
     effort = Effort(arguments.effort, arguments.timeout)
     tasks = [_Task(source, effort, arguments.iteration) for source in inputs]
     reports = []
@@ -139,7 +152,7 @@ def _make(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[PlanRe
         if destination is not None:
             content = written if destination.endswith(".csv") and written else encode_plan(plan)
             write_whole(Path(destination), content, arguments.force)
-        reports.append(PlanReport(plan.source, plan, destination))
+        reports.append(PlanReport(plan.source, plan, destination, notes=notes))
     return reports
 
 
@@ -148,29 +161,52 @@ def _destinations(output: str | None, inputs: Sequence[Input]) -> list[str | Non
     if output is None:
         return [None] * len(inputs)
     folder = Path(output)
-    if len(inputs) == 1 and not folder.is_dir():
+    if len(inputs) == 1 and not options.is_folder(folder):
         return [output]
-    if not folder.is_dir():
+    if not options.is_folder(folder):
         raise UsageError(f"--output {output} must be an existing folder for several inputs.")
-    names = [f"{Path(source.path).name.partition('.')[0]}.plan.json" for source in inputs]
+    names = [f"{_bare_name(source.path)}.plan.json" for source in inputs]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"Several inputs would be written to {folder / name}.")
     return [str(folder / name) for name in names]
 
 
+def _bare_name(path: str) -> str:
+    """Take the folder and what says how the file is written off a path."""
+    name = Path("stdin" if path == STDOUT else path)
+    while name.suffix.lower() in _SUFFIXES:
+        name = name.with_suffix("")
+    return name.name
+
+
 def _plan(task: _Task) -> tuple[Plan, bytes, tuple[str, ...]]:
     """Plan one input; return the plan, for a CSV its CSV form, and what the reader noted."""
-    path = task.input.path
-    if sniff(path) is Kind.BUFFER_TABLE:
-        if task.iteration == _AUTO:
-            raise UsageError("--iteration auto is for recorded events; of a CSV, give BEGIN:END.")
-        table = open_buffers(path)
+    recording = task.input.read()
+    content = recording.content
+    if isinstance(content, BufferTable):
+        plan = _plan_table(task, content)
+        return plan, _csv(content, plan), content.notes
+    plan = plan_history(content, task.effort, _iterations(task, content))
+    return replace(plan, mode=recording.mode, window=recording.window), b"", content.notes
+
+
+def _plan_table(task: _Task, table: BufferTable) -> Plan:
+    """Plan a table; what cannot be planned is named by file and id."""
+    if task.iteration == _AUTO:
+        raise UsageError("--iteration auto is for recorded events; of a CSV, give BEGIN:END.")
+    try:
         plan = plan_table(table.buffers, task.iteration, task.effort)
-        return replace(plan, source=table.source), _csv(table, plan), table.notes
-    history = task.input.history()
-    plan = plan_history(history, task.effort, _iterations(task, history))
-    return plan, b"", history.notes
+    except PlanError as error:
+        raise PlanError(f"{table.source}: {_with_ids(str(error), task, table)}") from None
+    return replace(plan, source=table.source)
+
+
+def _with_ids(complaint: str, task: _Task, table: BufferTable) -> str:
+    """Put ids for the numbers of buffers; several instances of one are numbered otherwise."""
+    if len(table_lifetimes(table.buffers, task.iteration)) != len(table.names):
+        return complaint
+    return _BUFFER.sub(lambda named: f"{named[1]} {table.names[int(named[2])][:80]!r}", complaint)
 
 
 def _iterations(task: _Task, history: MemoryHistory) -> Sequence[int] | None:
@@ -213,6 +249,8 @@ def _iteration(text: str) -> tuple[int, int]:
         window = int(begin), int(end)
     except ValueError:
         raise argparse.ArgumentTypeError(f"Expected auto or BEGIN:END, got {text!r}.") from None
-    if not 0 <= window[0] < window[1]:
+    if window[0] < 0:
+        raise argparse.ArgumentTypeError(f"Expected a beginning of 0 or more, got {text!r}.")
+    if window[0] >= window[1]:
         raise argparse.ArgumentTypeError(f"Expected an end after the beginning, got {text!r}.")
     return window

@@ -18,7 +18,7 @@ from et_replay.formats import notes
 from et_replay.formats.ancestry import find_parents
 from et_replay.formats.buffer_table import (
     BufferTable,
-    read_buffer_history,
+    buffer_history,
     read_buffer_table,
 )
 from et_replay.formats.document import Document, read_document
@@ -42,8 +42,10 @@ from et_replay.formats.wrong_file import (
 __all__ = [
     "BufferTable",
     "Kind",
+    "buffer_history",
     "open_buffers",
     "open_history",
+    "open_plannable",
     "open_recording",
     "open_trace",
     "sniff",
@@ -75,26 +77,47 @@ def open_recording(
     path: str | os.PathLike[str], *, device: int | None = None, strict: bool = False
 ) -> ExecutionTrace | MemoryHistory:
     """Read a file as whichever of both it is; see `open_trace` and `open_history`."""
+    recording = open_plannable(path, device=device, strict=strict)
+    return buffer_history(recording) if isinstance(recording, BufferTable) else recording
+
+
+def open_plannable(
+    path: str | os.PathLike[str], *, device: int | None = None, strict: bool = False
+) -> ExecutionTrace | MemoryHistory | BufferTable:
+    """Read a file as `open_recording` does, but a table of buffers as what it is."""
     source = read_source(path)
-    if recognise(source.text) in (None, Kind.EXECUTION_TRACE):
+    kind = recognise(source.text)
+    if kind in (None, Kind.EXECUTION_TRACE):
         return _open_trace(source, strict, EITHER_NEEDED)
+    if strict and source.damage:
+        _refuse(source, [source.damage])
+    if kind is Kind.BUFFER_TABLE:
+        return _open_buffers(source, strict)
     return _open_history(source, device)
 
 
-def open_buffers(path: str | os.PathLike[str]) -> BufferTable:
+def open_buffers(path: str | os.PathLike[str], *, strict: bool = False) -> BufferTable:
     """Read a table of buffers from a file, or from standard input for `-`.
 
-    Raises TraceError where it is not one, and for nothing else.
+    Rows that are no buffer are left out, with a note; `strict` refuses them instead. Raises
+    TraceError where it is no table, and for nothing else.
     """
     source = read_source(path)
     if recognise(source.text) is not Kind.BUFFER_TABLE:
         raise TraceError(f"{source.name} {describe(source.text, TABLE_NEEDED)}.")
-    return read_buffer_table(source)
+    return _open_buffers(source, strict)
 
 
 def sniff(path: str | os.PathLike[str]) -> Kind | None:
     """Return what a file holds, by content; None where it is nothing that can be read."""
     return recognise(read_source(path).text)
+
+
+def _open_buffers(source: Source, strict: bool) -> BufferTable:
+    table = read_buffer_table(source)
+    if strict:
+        _refuse(source, table.damage)
+    return table
 
 
 def _open_history(source: Source, device: int | None) -> MemoryHistory:
@@ -110,7 +133,7 @@ def _open_history(source: Source, device: int | None) -> MemoryHistory:
     if kind is Kind.RMM_LOG:
         return read_rmm_log(source)
     if kind is Kind.BUFFER_TABLE:
-        return read_buffer_history(source)
+        return buffer_history(read_buffer_table(source))
     if kind is Kind.EXECUTION_TRACE:
         raise TraceError(f"{source.name} is {kind.value}; {HISTORY_NEEDED}.")
     raise TraceError(f"{source.name} {describe(source.text, HISTORY_NEEDED)}.")

@@ -6,6 +6,8 @@ import re
 
 import msgspec
 
+from et_replay.formats.buffer_table import describe_near_table
+
 TRACE_NEEDED = "needed is the JSON file that PyTorch's ExecutionTraceObserver writes"
 HISTORY_NEEDED = (
     "needed is a memory history, such as the pickle that torch.cuda.memory._dump_snapshot writes"
@@ -47,6 +49,8 @@ def describe(text: memoryview, needed: str = TRACE_NEEDED) -> str:
     for key, kind in _KINDS:
         if re.search(b'"%b"\\s*:' % key.encode(), text):
             return f"{kind}; {needed}"
+    if near := describe_near_table(head):
+        return f"{near}; {needed if needed == TRACE_NEEDED else TABLE_NEEDED}"
     return f"{_describe_json(text)}; {needed}"
 
 

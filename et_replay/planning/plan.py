@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from et_replay.buffers import Buffers
+from et_replay.errors import PlanError
 from et_replay.events import (
     AllocationEvents,
     Int64Array,
@@ -30,7 +31,9 @@ class Plan:
 
     `lower_bound_bytes` is the most that lives at once, summed over streams where there are several.
     `iteration` are the ticks [begin, end) of the one that repeats, if the plan was made for that.
-    `notes` says in sentences what the plan does not cover, and why.
+    `mode` and `window` are the tensor allocation mode and the window with which an execution trace
+    was read, "" where that is not known; `of_table` says that the storages are the buffers of a
+    table, at its own ticks. `notes` says in sentences what the plan does not cover, and why.
     """
 
     source: str
@@ -43,6 +46,9 @@ class Plan:
     planning_time_ns: int
     iteration: tuple[int, int] | None = None
     notes: tuple[str, ...] = ()
+    mode: str = ""
+    window: str = ""
+    of_table: bool = False
 
     @property
     def covered(self) -> npt.NDArray[np.bool_]:
@@ -69,7 +75,10 @@ def plan_history(
     history: MemoryHistory, effort: Effort = FAST, iterations: Sequence[int] | None = None
 ) -> Plan:
     """Plan all that a history allocates; see `plan_events`."""
-    plan = plan_events(history.events, history.segments, effort, iterations)
+    try:
+        plan = plan_events(history.events, history.segments, effort, iterations)
+    except PlanError as error:
+        raise PlanError(f"{history.source}: {error}") from None
     return replace(plan, source=history.source)
 
 
@@ -95,15 +104,26 @@ def plan_events(
     plan = replace(plan, iteration=steady.window)
     fault = fault_of(plan)
     if fault:
-        raise AssertionError(f"The plan does not hold for what was recorded: {fault}")
+        raise PlanError(
+            f"What was recorded does not repeat as one iteration does: {fault} Choose another"
+            " iteration, or plan all events as they are."
+        )
     return plan
 
 
 def fault_of(plan: Plan) -> str:
     """Say what is wrong with a plan, the first fault in a sentence; "" where nothing is."""
     rows = np.flatnonzero(plan.covered)
-    buffers = _buffers(plan.lifetimes, rows, plan.lifetimes.start, plan.lifetimes.end)
+    buffers = as_buffers(plan, rows, plan.lifetimes.end)
     return find_fault(buffers, plan.offset[rows], plan.arena_bytes)
+
+
+def as_buffers(plan: Plan, rows: Int64Array, end: Int64Array) -> Buffers:
+    """Take storages of a plan as the buffers that were planned, with other ends of their lives."""
+    lives = plan.lifetimes
+    if plan.of_table:
+        return Buffers(lives.start[rows], end[rows], lives.size[rows], lives.alignment[rows])
+    return _buffers(lives, rows, lives.start, end)
 
 
 _Packed = tuple[Packing | CyclicPacking, Int64Array]

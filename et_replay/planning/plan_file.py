@@ -3,12 +3,15 @@
 {"et_replay_plan": 1, "source": "x.json", "digest": "sha256:...", "arena_bytes": 4096, ...,
  "classes": {"passing": {"storages": 2, "bytes": 4096}},
  "columns": {"storage": [0, 1], "offset": [0, 2048], "size": [2048, 2048], "start": [1, ...], ...}}
+
+`tensor_allocation_mode`, `window` and `of_table` may be missing, as they are in older files.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from typing import Literal, cast
 
 import msgspec
 import numpy as np
@@ -18,10 +21,14 @@ from et_replay.errors import PlanError
 from et_replay.events import Int64Array
 from et_replay.formats.source import read_source
 from et_replay.planning.lifetimes import Lifetimes, StorageClass
-from et_replay.planning.plan import Plan, fault_of
+from et_replay.planning.plan import Plan
+from et_replay.planning.plausibility import implausibility_of
 
 VERSION = 1
 _COMPARED = ("storage", "size", "stream", "start", "end")
+
+
+_Mode = Literal["", "pre", "lazy", "stalloc"]
 
 
 class _Class(msgspec.Struct):
@@ -55,6 +62,9 @@ class _File(msgspec.Struct):
     classes: dict[str, _Class]
     notes: list[str]
     columns: _Columns
+    tensor_allocation_mode: _Mode = ""
+    window: str = ""
+    of_table: bool = False
 
 
 def encode_plan(plan: Plan) -> bytes:
@@ -64,7 +74,7 @@ def encode_plan(plan: Plan) -> bytes:
     file = _File(
         et_replay_plan=VERSION,
         et_replay=__version__,
-        source=plan.source,
+        source=_as_text(plan.source),
         digest=digest(lives),
         arena_bytes=plan.arena_bytes,
         lower_bound_bytes=plan.lower_bound_bytes,
@@ -73,12 +83,12 @@ def encode_plan(plan: Plan) -> bytes:
         planning_time_ns=plan.planning_time_ns,
         ticks=lives.ticks,
         iteration=plan.iteration,
-        classes={
-            kind.name.lower(): _Class(count, size)
-            for kind, (count, size) in sizes_by_class(lives).items()
-        },
-        notes=list(plan.notes),
+        classes=_classes(lives),
+        notes=[_as_text(note) for note in plan.notes],
         columns=_Columns(storage=lives.storage.tolist(), offset=plan.offset.tolist(), **columns),
+        tensor_allocation_mode=cast("_Mode", plan.mode),
+        window=_as_text(plan.window),
+        of_table=plan.of_table,
     )
     return msgspec.json.encode(file) + b"\n"
 
@@ -104,14 +114,19 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     found = digest(plan.lifetimes)
     if found != file.digest:
         raise PlanError(f"{source.name} was changed: its digest is {file.digest}, not {found}.")
-    fault = fault_of(plan)
+    fault = implausibility_of(plan)
+    if not fault and file.classes != _classes(plan.lifetimes):
+        fault = "The counts in its classes are not those of its column storage_class."
     if fault:
         raise PlanError(f"{source.name} is not valid: {fault}")
     return plan
 
 
-def check_plan(plan: Plan, lives: Lifetimes, source: str) -> None:
-    """Raise PlanError with the first difference if `plan` was not made for these storages."""
+def check_plan(plan: Plan, lives: Lifetimes, source: str, mode: str = "", window: str = "") -> None:
+    """Raise PlanError with the first difference if `plan` was not made for these storages.
+
+    `mode` and `window` are those with which `source` was read, where it is an execution trace.
+    """
     planned = plan.lifetimes
     if digest(planned) == digest(lives):
         return
@@ -120,11 +135,21 @@ def check_plan(plan: Plan, lives: Lifetimes, source: str) -> None:
     for name in _COMPARED:
         differing |= getattr(planned, name)[:shared] != getattr(lives, name)[:shared]
     first = int(np.argmax(differing)) if differing.any() else shared
+    flag = f" --tensor-allocation-mode {mode}" if mode else ""
+    how = _how(mode, window) or (" as it is read here" if source == plan.source else "")
     raise PlanError(
-        f"The plan was made from {plan.source}, not from {source}; the first difference is storage"
-        f" {first}: expected {_describe(planned, first)}, got {_describe(lives, first)}."
-        " Make a plan for it with et_replay plan."
+        f"The plan was made from {plan.source}{_how(plan.mode, plan.window)}, not from"
+        f" {source}{how}; the first difference is storage {first}:"
+        f" expected {_describe(planned, first)}, got {_describe(lives, first)}."
+        f" Make a plan for it with et_replay plan{flag}."
     )
+
+
+def _how(mode: str, window: str) -> str:
+    """Say how an execution trace was read, as far as it is known."""
+    flags = {"--tensor-allocation-mode": mode, "--window": window}
+    told = [f"{flag} {value}" for flag, value in flags.items() if value]
+    return f" with {' and '.join(told)}" if told else ""
 
 
 def digest(lives: Lifetimes) -> str:
@@ -145,6 +170,18 @@ def sizes_by_class(lives: Lifetimes) -> dict[StorageClass, tuple[int, int]]:
     return found
 
 
+def _classes(lives: Lifetimes) -> dict[str, _Class]:
+    return {
+        kind.name.lower(): _Class(count, size)
+        for kind, (count, size) in sizes_by_class(lives).items()
+    }
+
+
+def _as_text(name: str) -> str:
+    """Write the bytes of a file's name that are no UTF-8, which JSON cannot hold, as escapes."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
 def _plan(name: str, file: _File) -> Plan:
     columns = {key: np.array(value, np.int64) for key, value in _lists(name, file.columns).items()}
     offset: Int64Array = columns.pop("offset")
@@ -159,6 +196,9 @@ def _plan(name: str, file: _File) -> Plan:
         planning_time_ns=file.planning_time_ns,
         iteration=file.iteration,
         notes=tuple(file.notes),
+        mode=file.tensor_allocation_mode,
+        window=file.window,
+        of_table=file.of_table,
     )
 
 

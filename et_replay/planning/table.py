@@ -35,6 +35,7 @@ def plan_table(buffers: Buffers, window: Window | None = None, effort: Effort = 
         method=packing.method,
         planning_time_ns=packing.planning_time_ns,
         iteration=window,
+        of_table=True,
     )
 
 

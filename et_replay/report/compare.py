@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from et_replay.comparison import AddressCheck, Comparison
 from et_replay.report.document import JsonObject, failure_object
-from et_replay.report.plan import served_object, served_text
+from et_replay.report.plan import arena_note, served_object, served_text
 from et_replay.report.table import fields, table
-from et_replay.units import format_bytes, format_duration, format_share
+from et_replay.units import format_bytes, format_count, format_duration, format_share
 
 _HEADING = (
     "allocator",
@@ -79,6 +79,8 @@ def _summary(report: InputReport) -> Iterator[tuple[str, str]]:
         if row.plan is not None and row.plan_figures is not None:
             yield "Plan", served_text(row.plan, row.plan_figures)
             yield from (("Note", note) for note in row.plan.notes)
+        if note := arena_note(row.plan_figures, row.out_of_memory):
+            yield "Note", f"{row.allocator}: {note}"
     drift = [row for row in report.rows if len(set(row.reserved_by_iteration)) > 1]
     for row in drift:
         first, last = row.reserved_by_iteration[0], row.reserved_by_iteration[-1]
@@ -103,7 +105,7 @@ def _segments(row: Comparison) -> str:
     statistics = row.statistics
     if statistics.peak_segments or not statistics.device_allocs:
         return str(statistics.peak_segments)
-    return f"{statistics.device_allocs} maps"
+    return format_count(statistics.device_allocs, "map")
 
 
 def _failure(row: Comparison) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from et_replay.errors import OutOfMemoryError
 from et_replay.planning import Plan, StorageClass, sizes_by_class
 from et_replay.report.document import JsonObject
 from et_replay.report.table import fields
 from et_replay.simulation import PlanFigures, Served
-from et_replay.units import format_bytes, format_duration
+from et_replay.units import format_bytes, format_count, format_duration
 
 _CLASSES = {
     StorageClass.RESIDENT: "resident (there from the start, to the end)",
@@ -23,12 +24,16 @@ _CLASSES = {
 
 @dataclass(frozen=True)
 class PlanReport:
-    """A plan and where it comes from; `checked` says in a sentence what was found to be right."""
+    """A plan and where it comes from; `checked` says in a sentence what was found to be right.
+
+    `notes` are those of the input.
+    """
 
     input: str
     plan: Plan
     output: str | None = None
     checked: str = ""
+    notes: Sequence[str] = ()
 
 
 def plan_text(reports: Sequence[PlanReport]) -> str:
@@ -51,7 +56,7 @@ def plan_object(report: PlanReport) -> JsonObject:
         },
         "iteration_ticks": None if plan.iteration is None else list(plan.iteration),
         "output": report.output,
-        "notes": list(plan.notes),
+        "notes": [*report.notes, *plan.notes],
     }
 
 
@@ -70,6 +75,19 @@ def served_text(plan: Plan, figures: PlanFigures) -> str:
         " the caching allocator, which reserved up to"
         f" {format_bytes(figures.fallback_peak_reserved)}; {figures.displaced.requests} found their"
         " address in use"
+    )
+
+
+def arena_note(figures: PlanFigures | None, failure: OutOfMemoryError | None) -> str:
+    """Say so where what did not fit the device was a plan's arena; "" where it was not."""
+    if figures is None or failure is None or failure.requested != figures.arena:
+        return ""
+    if figures.planned.requests or not figures.arena:
+        return ""
+    return (
+        f"The plan's arena of {format_bytes(figures.arena)} is taken from the device as a whole,"
+        f" and does not fit its {format_bytes(failure.capacity)}: give it more with"
+        " --device-memory, or serve without a plan."
     )
 
 
@@ -134,4 +152,4 @@ def _bound_text(plan: Plan) -> str:
 
 
 def _requests(served: Served) -> str:
-    return f"{served.requests} requests of {format_bytes(served.bytes)}"
+    return f"{format_count(served.requests, 'request')} of {format_bytes(served.bytes)}"

@@ -9,7 +9,7 @@ from et_replay.errors import OutOfMemoryError
 from et_replay.program import Mode
 from et_replay.replay.result import Outcome, ReplayResult
 from et_replay.report.document import JsonObject, failure_object
-from et_replay.report.plan import served_object, served_text
+from et_replay.report.plan import arena_note, served_object, served_text
 from et_replay.report.table import fields, section, table
 from et_replay.units import format_bytes, format_duration, format_share
 
@@ -151,6 +151,8 @@ def _failure_text(result: ReplayResult, failure: OutOfMemoryError) -> str:
         place = f"at node {failure.node_id}, {failure.operator}"
     free = format_bytes(failure.largest_free)
     lines = [f"  It failed {place}; the largest free block was {free}. Live storages were"]
+    if note := arena_note(result.plan_figures, failure):
+        return f"  It failed {place}, the first to ask the plan's arena for memory. {note}"
     groups: dict[tuple[str, str], list[int]] = {}
     for live in result.live:
         groups.setdefault((live.kind, live.producer or "-"), []).append(live.size)

@@ -177,11 +177,20 @@ def test_an_arena_that_does_not_fit_the_device_fails_the_first_request() -> None
     with pytest.raises(OutOfMemoryError) as caught:
         simulator.allocate(1, 700)
     assert str(caught.value).startswith(
-        "Out of memory: a request of 700 B (a segment of 4.00 MiB) does not fit the device of"
+        "Out of memory: a request of 4.00 MiB does not fit the device of"
     )
+    assert caught.value.requested == 4 * MIB
     assert simulator.statistics().ooms == 1
     assert simulator.reserved == 0
     assert requests(simulator) == (0, 0, 0, 0)
+
+
+def test_an_arena_beyond_all_devices_is_out_of_memory() -> None:
+    plan = plan_columns([Row(1, 0, 10**18 // CELL, 0, 1), Row(2, 10**18 // CELL, 1, 0, 1)], 1)
+    simulator = Simulator("stalloc", 2**50, plan=plan)
+    with pytest.raises(OutOfMemoryError) as caught:
+        simulator.allocate(2, 700)
+    assert caught.value.requested >= 10**18
 
 
 def test_a_limit_holds_for_arena_and_fallback_together() -> None:
@@ -192,7 +201,7 @@ def test_a_limit_holds_for_arena_and_fallback_together() -> None:
     with pytest.raises(OutOfMemoryError, match=r"limited to 50\.0 MiB"):
         simulator.allocate(3, 2 * MIB)
     Simulator("stalloc", 100 * MIB, plan=plan, fraction=0.2).allocate(1, MIB)
-    with pytest.raises(OutOfMemoryError, match=r"a segment of 20\.0 MiB"):
+    with pytest.raises(OutOfMemoryError, match=r"a request of 20\.0 MiB"):
         Simulator("stalloc", 100 * MIB, plan=plan, fraction=0.19).allocate(1, MIB)
 
 

@@ -85,7 +85,68 @@ def test_a_plan_file_is_served_to_what_it_was_made_from(
     capsys.readouterr()
 
     assert main([*words, "--tensor-allocation-mode", "lazy"]) == 1
-    assert "the first difference is storage" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "with --tensor-allocation-mode pre and --window ProfilerStep#2, not from" in error
+    assert "with --tensor-allocation-mode lazy and --window ProfilerStep#2; the first diff" in error
+    assert error.endswith("Make a plan for it with et_replay plan --tensor-allocation-mode lazy.\n")
+
+
+@pytest.mark.parametrize("mode", [[], ["--tensor-allocation-mode", "stalloc"]])
+def test_a_plan_made_by_default_is_served_as_it_was_made(mode: list[str], tmp_path: Path) -> None:
+    plan, file = str(tmp_path / "plan.json"), tmp_path / "rows.json"
+    assert main(["plan", "--trace", MOE, "--window", "1", "--output", plan]) == 0
+    words = ["compare", "--trace", MOE, "--allocator", "stalloc", "--plan", plan, *mode]
+    assert main([*words, "--json", str(file)]) == 0
+    (row,) = rows(file)
+    assert row["plan"]["planned"]["requests"] == 888  # type: ignore[index]
+
+
+def test_a_plan_of_a_table_is_not_served(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, plan = tmp_path / "buffers.csv", str(tmp_path / "plan.json")
+    trace.write_text("id,lower,upper,size\na,10,60,1024\nb,20,80,512\n")
+    assert main(["plan", "--trace", str(trace), "--output", plan]) == 0
+    words = ["compare", "--trace", str(trace), "--allocator", "stalloc", "--plan", plan]
+    assert main(words) == 1
+    assert capsys.readouterr().err == (
+        f"et_replay: error: {plan} is a plan of a table of buffers ({trace}), for those buffers at"
+        " their own ticks; compare takes a table as events and makes its own plan: leave out"
+        " --plan.\n"
+    )
+
+
+def test_buffers_beyond_all_devices_are_out_of_memory_for_a_plan_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, file = tmp_path / "buffers.csv", tmp_path / "rows.json"
+    trace.write_text(f"id,lower,upper,size\na,0,5,{10**18}\nb,1,6,{10**18}\n")
+    words = ["compare", "--trace", str(trace), "--allocator", "stalloc", "--allocator", "native"]
+    assert main([*words, "--json", str(file)]) == 3
+    failures = {row["allocator"]: row["out_of_memory"]["requested_bytes"] for row in rows(file)}  # type: ignore[index]
+    assert failures == {"stalloc": 2_000_000_000_001_572_864, "native": 10**18}
+
+
+def test_more_than_can_be_planned_is_named_by_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "buffers.csv"
+    trace.write_text(f"id,lower,upper,size\na,0,5,{2**61}\nb,1,6,1\n")
+    assert main(["compare", "--trace", str(trace), "--allocator", "stalloc"]) == 1
+    assert capsys.readouterr().err == (
+        f"et_replay: error: {trace}: More than 2^61 bytes live at the same time.\n"
+    )
+
+
+def test_an_arena_that_does_not_fit_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compare", "--trace", MOE, "--allocator", "stalloc", "--device-memory", "600MiB"]
+    assert main(words) == 3
+    assert (
+        "stalloc: The plan's arena of 698 MiB is taken from the device as a whole, and does not fit"
+        " its 600 MiB" in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,6 +160,10 @@ def test_a_plan_file_is_served_to_what_it_was_made_from(
         (["--allocator", "native:max_splt_size_mb:3"], "max_splt_size_mb"),
         (["--torch-version", "1.13"], "1.13"),
         (["--snapshot", "x.pickle"], "--snapshot needs one --trace and one --allocator"),
+        (["--snapshot", 300 * "x"], "cannot be written: File name too long"),
+        (["--snapshot", "-"], "--snapshot - is no file; only --json writes to stdout"),
+        (["--plan", ""], "argument --plan: Expected a path, got ''"),
+        (["--snapshot", "x", "--json", "x"], "--json and --snapshot both name x"),
         (["--trace", CONVNET, "--trace", MOE, "--backend", "nothing"], "--backend nothing"),
     ],
 )
@@ -140,3 +205,13 @@ def test_running_out_of_memory_among_several_inputs_ends_with_3(tmp_path: Path) 
     words = ["--trace", MOE, "--trace", CONVNET, "--allocator", "native", "--jobs", "2"]
     assert main(["compare", *words, "--device-memory", "600MiB", "--json", str(file)]) == 3
     assert [row["out_of_memory"] is None for row in rows(file)] == [False, True]
+
+
+def test_one_of_a_thing_is_no_plural(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "one.csv"
+    trace.write_text("id,lower,upper,size\na,0,5,1024\n")
+    words = ["--allocator", "stalloc", "--allocator", "expandable"]
+    assert main(["compare", "--trace", str(trace), *words]) == 0
+    out = capsys.readouterr().out
+    assert "; 1 request of 1.00 KiB at planned addresses" in out
+    assert "  1 map  " in out

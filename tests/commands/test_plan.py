@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from et_replay.commands import main
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
 CONVNET, MOE = (str(TRACES / f"{name}_cuda.json.gz") for name in ("convnet", "moe"))
+LONG = 300 * "x"
 CROSSING = "id,lower,upper,size\na,10,60,1024\nb,100,150,1024\nc,180,220,512\n"
 
 
@@ -122,13 +125,28 @@ def test_the_input_is_never_overwritten(table: str) -> None:
         (["--trace", "TABLE", "--iteration", "9:3"], 2, "after the beginning"),
         (["--trace", "TABLE", "--iteration", "x"], 2, "BEGIN:END"),
         (["--trace", "TABLE", "--iteration", "auto"], 2, "BEGIN:END"),
-        (["--trace", "TABLE", "--iteration", "10:100"], 1, "Buffer 1 starts at 100"),
+        (["--trace", "TABLE", "--iteration", "10:100"], 1, "buffers.csv: Buffer 'b' starts at 100"),
         (["--trace", MOE, "--iteration", "0:99999999"], 2, "events there are"),
         (["--trace", "TABLE", "--timeout", "0"], 2, "above 0"),
         (["--trace", "TABLE", "--output", "no/such/folder/x.json"], 2, "no folder"),
         (["--trace", "TABLE", "--trace", MOE, "--output", "x.json"], 2, "existing folder"),
         (["--check", "TABLE"], 1, "not a plan file"),
         (["--check", "x", "--output", "y"], 2, "--check takes"),
+        (["--trace", "TABLE", "--iteration=-5:900"], 2, "Expected a beginning of 0 or more"),
+        (["--trace", "TABLE", "--output", "-"], 2, "--output - is no file; only --json writes to"),
+        (["--trace", "TABLE", "--output", ""], 2, "argument --output: Expected a path, got ''"),
+        (["--trace", "TABLE", "--json", ""], 2, "argument --json: Expected a path, got ''"),
+        (["--trace", ""], 2, "argument --trace: Expected a path, got ''"),
+        (["--check", ""], 2, "argument --check: Expected a path, got ''"),
+        (
+            ["--trace", "TABLE", "--output", "x", "--json", "./x"],
+            2,
+            "--output and --json both name",
+        ),
+        (["--trace", "TABLE", "--output", LONG], 2, "cannot be written: File name too long"),
+        (["--trace", "TABLE", "--json", LONG], 2, "cannot be written: File name too long"),
+        (["--trace", LONG], 1, "File name too long"),
+        (["--check", LONG], 1, "File name too long"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(
@@ -145,3 +163,101 @@ def test_what_cannot_be_is_one_sentence(
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert complaint in error
+
+
+class Piped:
+    """Standard input that holds some bytes, once."""
+
+    def __init__(self, content: bytes) -> None:
+        self.buffer = io.BytesIO(content)
+
+
+@pytest.mark.parametrize("content", [CROSSING.encode(), Path(MOE).read_bytes()])
+def test_standard_input_is_planned(
+    content: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", Piped(content))
+    assert main(["plan", "--trace", "-"]) == 0
+    assert "Input        standard input" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["--tensor-allocation-mode", "pre"], ["--window", "1"], []])
+def test_a_plan_is_checked_as_its_trace_was_read(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "plan.json")
+    assert main(["plan", "--trace", MOE, *words, "--output", plan]) == 0
+    assert main(["plan", "--check", plan, "--trace", MOE]) == 0
+    capsys.readouterr()
+
+    other = ["--tensor-allocation-mode", "lazy" if "pre" in words else "pre", "--window", "first"]
+    assert main(["plan", "--check", plan, "--trace", MOE, *other]) == 1
+    error = capsys.readouterr().err
+    made = "pre" if "pre" in words else "stalloc"
+    assert f"made from {MOE} with --tensor-allocation-mode {made} and --window Profiler" in error
+    assert f"not from {MOE} with --tensor-allocation-mode {other[1]} and --window Profi" in error
+
+
+def test_a_name_that_is_no_utf8_is_no_hindrance(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    trace, output = tmp_path / f"{name}.csv", tmp_path / "plan.json"
+    trace.write_text(CROSSING)
+    assert main(["plan", "--trace", str(trace), "--output", str(output)]) == 0
+    assert json.loads(output.read_text())["source"].endswith("caf\\udce9.csv")
+    assert main(["plan", "--check", str(output), "--trace", str(trace)]) == 0
+
+
+def test_an_output_through_a_circle_of_links_is_refused(
+    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert main(["plan", "--trace", table, "--output", str(tmp_path / "a")]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "cannot be written" in error
+
+
+def test_rows_that_are_left_out_are_told_or_strictly_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "bad.csv"
+    trace.write_text(CROSSING + "d,0,5,four\n")
+    note = (
+        "Rows that are no buffer were left out: 1, first line 5: expected a whole number in the"
+        " column size, got 'four'."
+    )
+    assert result(capsys, "--trace", str(trace), "--quiet")["notes"] == [note]
+    assert main(["plan", "--trace", str(trace), "--strict"]) == 1
+    assert (
+        f"{trace} is damaged: In line 5: expected a whole number in the column size, got 'four'."
+        in capsys.readouterr().err
+    )
+
+
+def test_what_cannot_be_planned_is_named_by_file_and_id(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "fixed.csv"
+    trace.write_text("id,lower,upper,size,offset\nw,0,5,8,0\nv,3,9,8,4\n")
+    assert main(["plan", "--trace", str(trace)]) == 1
+    assert (
+        f"{trace}: The fixed offsets of buffer 'w' and buffer 'v' overlap at time 3."
+        in capsys.readouterr().err
+    )
+
+
+def test_plan_files_keep_the_dots_of_their_inputs(table: str, tmp_path: Path) -> None:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    for name in ("resnet_1.0.3.csv", "resnet_1.0.4.csv", "v1.2"):
+        (folder / name).write_text(CROSSING)
+    output = tmp_path / "plans"
+    output.mkdir()
+    words = ["--trace", str(folder), "--jobs", "1", "--output", str(output)]
+    assert main(["plan", *words]) == 0
+    assert sorted(file.name for file in output.iterdir()) == [
+        "resnet_1.0.3.plan.json",
+        "resnet_1.0.4.plan.json",
+        "v1.2.plan.json",
+    ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,15 @@ import pytest
 from planning.event_lines import events_of
 
 from et_replay.errors import PlanError, TraceError
-from et_replay.planning import check_plan, encode_plan, lifetimes, plan_events, read_plan
+from et_replay.planning import (
+    Buffers,
+    check_plan,
+    encode_plan,
+    lifetimes,
+    plan_events,
+    plan_table,
+    read_plan,
+)
 
 EVENTS = events_of("+a 1000, +b 512, -a, +c 2048, -b, -c")
 
@@ -69,6 +79,15 @@ def changed(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None
     return write
 
 
+def scalars(**values: object) -> Callable[[Path], None]:
+    return changed(lambda plan: plan.update(values))
+
+
+def column(name: str, value: int) -> Callable[[Path], None]:
+    """Change the first row."""
+    return changed(lambda plan: plan["columns"][name].__setitem__(0, value))
+
+
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
@@ -81,6 +100,25 @@ def changed(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None
         (changed(lambda plan: plan["columns"].update(size=[8, 8, 8])), "was changed"),
         (changed(lambda plan: plan["columns"].update(size=[2**70, 8, 8])), "beyond 64 bits"),
         (changed(lambda plan: plan.update(arena_bytes=2048)), "beyond the arena"),
+        (column("alignment", 0), r"Expected 1 to \d+ in row 0 of its column alignment, got 0"),
+        (column("alignment", -512), r"in row 0 of its column alignment, got -512"),
+        (column("offset", -2), r"Expected -1 to \d+ in row 0 of its column offset, got -2"),
+        (column("offset", -1), r"Expected an offset in row 0, a passing storage, got -1"),
+        (column("storage_class", 9), "Expected 0 to 5 in row 0 of its column storage_class, got 9"),
+        (column("storage_class", 1), "counts in its classes"),
+        (column("storage_class", 3), r"Expected no offset \(-1\) in row 0, a private storage"),
+        (column("storage_class", 4), "Expected the ticks of an iteration.*crossing storages"),
+        (scalars(arena_bytes=2**40), "arena is 1099511627776 bytes, expected 2560, where"),
+        (scalars(arena_bytes=10**30), "Expected arena_bytes to be 0 to"),
+        (scalars(lower_bound_bytes=1), "lower bound is 1 bytes, expected 2560, which live at once"),
+        (scalars(lower_bound_bytes=3072), "lower bound is 3072 bytes, expected 2560"),
+        (scalars(planning_time_ns=-5), "Expected planning_time_ns to be 0 to .* got -5"),
+        (scalars(ticks=5), "Expected at least 6 ticks, .* got 5"),
+        (scalars(ticks=10**30), "Expected at least 6 ticks"),
+        (scalars(iteration=[5, 2]), r"ends after it begins, got \[5, 2\]"),
+        (scalars(iteration=[7, 7]), r"ends after it begins, got \[7, 7\]"),
+        (scalars(iteration=[-5, 10**30]), r"ends after it begins, got \[-5, 1"),
+        (scalars(tensor_allocation_mode="eager"), "is not a plan file: Invalid enum value"),
     ],
 )
 def test_what_is_no_valid_plan_is_refused(
@@ -94,3 +132,60 @@ def test_what_is_no_valid_plan_is_refused(
 def test_a_file_that_is_not_there_is_an_error_of_the_input(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="Cannot read"):
         read_plan(tmp_path / "nothing.json")
+
+
+def test_how_a_trace_was_read_comes_back(plan_file: Path) -> None:
+    plan = replace(plan_events(EVENTS), mode="lazy", window="ProfilerStep#2")
+    plan_file.write_bytes(encode_plan(plan))
+    content = json.loads(plan_file.read_text())
+    again = read_plan(plan_file)
+
+    assert (content["tensor_allocation_mode"], content["window"]) == ("lazy", "ProfilerStep#2")
+    assert (again.mode, again.window, again.of_table) == ("lazy", "ProfilerStep#2", False)
+
+
+def test_a_file_that_does_not_tell_how_its_trace_was_read_is_read(plan_file: Path) -> None:
+    content = json.loads(plan_file.read_text())
+    for key in ("tensor_allocation_mode", "window", "of_table"):
+        del content[key]
+    plan_file.write_text(json.dumps(content))
+
+    assert read_plan(plan_file).mode == ""
+
+
+def test_a_plan_of_another_mode_is_refused_with_both_modes(plan_file: Path) -> None:
+    plan = replace(read_plan(plan_file), source="x.json", mode="pre", window="all")
+    other = lifetimes(events_of("+a 1000, -a"))
+    with pytest.raises(
+        PlanError,
+        match=r"made from x\.json with --tensor-allocation-mode pre and --window all, not from"
+        r" x\.json with --tensor-allocation-mode lazy and --window 9:12; .*"
+        r" et_replay plan --tensor-allocation-mode lazy\.",
+    ):
+        check_plan(plan, other, "x.json", "lazy", "9:12")
+
+
+def test_a_name_that_is_no_utf8_is_written_as_escapes(plan_file: Path) -> None:
+    plan = replace(plan_events(EVENTS), source=os.fsdecode(b"caf\xe9.json"))
+    plan_file.write_bytes(encode_plan(plan))
+
+    assert read_plan(plan_file).source == "caf\\udce9.json"
+
+
+def test_a_plan_of_an_iteration_without_its_ticks_is_refused(plan_file: Path) -> None:
+    line = ", +x 512, -x, -y, +y 2048"
+    events = events_of("+y 2048, +x 512, -x" + 4 * line)
+    plan_file.write_bytes(encode_plan(plan_events(events, iterations=[4, 8, 12, 16])))
+    assert read_plan(plan_file).iteration == (8, 12)
+
+    scalars(iteration=None)(plan_file)
+    with pytest.raises(PlanError, match="Expected the ticks of an iteration"):
+        read_plan(plan_file)
+
+
+def test_a_table_of_sizes_that_are_no_multiples_is_read_again(plan_file: Path) -> None:
+    plan = plan_table(Buffers([0, 2], [2, 4], [100, 70], alignment=[64, 64]))
+    plan_file.write_bytes(encode_plan(plan))
+    again = read_plan(plan_file)
+
+    assert (again.arena_bytes, again.lower_bound_bytes, again.of_table) == (100, 100, True)

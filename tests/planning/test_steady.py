@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from planning.event_lines import events_of
 
+from et_replay.errors import PlanError
 from et_replay.events import AllocationEvents
 from et_replay.planning import (
     Plan,
@@ -138,3 +139,9 @@ def test_private_pools_are_left_to_the_caching_allocator() -> None:
     assert plan.offset.tolist() == [0, -1]
     assert plan.arena_bytes == MIB
     assert plan.columns().storage.tolist() == [0]
+
+
+def test_iterations_of_which_one_frees_nothing_are_refused() -> None:
+    events = events_of("+a 512, -a, +b 512, -b, +c 512, +d 512")
+    with pytest.raises(PlanError, match=r"does not repeat as one iteration does: .* overlap at"):
+        plan_events(events, iterations=[1, 5])

@@ -15,6 +15,7 @@ from et_replay.errors import PlanError, UsageError
 from et_replay.planning import plan_events
 from et_replay.program import Mode, Program, allocation_events
 from et_replay.replay.options import ReplayOptions
+from et_replay.report.replay import replay_text
 
 PRE, LAZY, STALLOC = Mode
 SIDE = 1024
@@ -63,8 +64,13 @@ def test_a_plan_made_before_is_served(program: Program) -> None:
 
 
 def test_the_plan_of_another_program_is_refused(program: Program) -> None:
-    plan = replace(plan_events(allocation_events(program, PRE)), source="other.json")
-    with pytest.raises(PlanError, match=r"made from other\.json.* first difference is storage 0"):
+    plan = replace(
+        plan_events(allocation_events(program, PRE)), source=program.trace.source, mode="pre"
+    )
+    with pytest.raises(
+        PlanError,
+        match=r" with --tensor-allocation-mode pre, .* as it is read here; .* is storage 0",
+    ):
         run(program, STALLOC, "meta", plan=plan)
 
 
@@ -72,7 +78,12 @@ def test_a_device_that_is_too_small_for_the_arena_is_out_of_memory(program: Prog
     result = run(program, STALLOC, "meta", device_memory=10 * MIB)
     assert result.out_of_memory is not None
     assert result.out_of_memory.node_id == 10
-    assert "a segment of 12.0 MiB" in str(result.out_of_memory)
+    assert result.out_of_memory.requested == 3 * MATRIX
+    assert (
+        "  It failed at node 10, aten::add, the first to ask the plan's arena for memory. The"
+        " plan's arena of 12.0 MiB is taken from the device as a whole, and does not fit its 10.0"
+        " MiB: give it more with --device-memory, or serve without a plan."
+    ) in replay_text(result).split("\n")
 
 
 def test_a_workspace_is_not_planned_and_counted(program: Program) -> None:
