@@ -54,18 +54,24 @@ class Events {
   Column<std::int64_t> storage_, size_, stream_;
 };
 
-using AddressColumn = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using OutcomeColumn = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 void run(Simulation& simulation, const Events& events, std::int64_t begin, std::int64_t end,
-         bool keep_going, std::optional<AddressColumn> addresses) {
+         bool keep_going, std::optional<OutcomeColumn> addresses,
+         std::optional<OutcomeColumn> allocated, std::optional<OutcomeColumn> reserved) {
   if (begin < 0 || end > events.rows()) {
     throw std::out_of_range("The events to run are outside the " + std::to_string(events.rows()) +
                             " events there are.");
   }
-  if (addresses && static_cast<std::int64_t>(addresses->shape(0)) != end - begin) {
-    throw std::invalid_argument("The addresses differ in number from the events to run.");
-  }
-  simulation.run(events.columns(), begin, end, keep_going, addresses ? addresses->data() : nullptr);
+  const auto data = [&](std::optional<OutcomeColumn>& column) -> std::int64_t* {
+    if (!column) return nullptr;
+    if (static_cast<std::int64_t>(column->shape(0)) != end - begin) {
+      throw std::invalid_argument("A column of outcomes differs in length from the events to run.");
+    }
+    return column->data();
+  };
+  simulation.run(events.columns(), begin, end, keep_going,
+                 {data(addresses), data(allocated), data(reserved)});
 }
 
 // A block to start with: size, requested size, storage (-1: inactive), only active.
@@ -224,11 +230,13 @@ void define_calls(nb::class_<Simulation>& simulation) {
           "free", [](Simulation& self, std::int64_t storage) { self.free(storage); },
           nb::arg("storage"))
       .def("run", &run, nb::arg("events"), nb::arg("begin"), nb::arg("end"), nb::kw_only(),
-           nb::arg("keep_going") = false, nb::arg("addresses") = nb::none());
+           nb::arg("keep_going") = false, nb::arg("addresses") = nb::none(),
+           nb::arg("allocated") = nb::none(), nb::arg("reserved") = nb::none());
 }
 
 void define_figures(nb::class_<Simulation>& simulation) {
   simulation.def("failures", &Simulation::failures)
+      .def("reproduced", &Simulation::reproduced)
       .def("unexpected", &Simulation::unexpected)
       .def("address", &Simulation::address, nb::arg("storage"))
       .def("empty_cache", [](Simulation& self) { self.allocator().empty_cache(); })

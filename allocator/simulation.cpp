@@ -83,25 +83,34 @@ void Simulation::record_stream(std::int64_t storage, Stream stream) {
 }
 
 void Simulation::run(const EventColumns& events, std::int64_t begin, std::int64_t end,
-                     bool keep_going, std::int64_t* addresses) {
+                     bool keep_going, const Outcomes& outcomes) {
   for (std::int64_t row = begin; row < end; ++row) {
     if (row + look_ahead < end) {
       table_.prefetch_entry(events.storage[row + look_ahead]);
       table_.prefetch_item(events.storage[row + look_ahead / 2]);
     }
     try {
-      const Address address = run_row(events, row);
-      if (addresses != nullptr) addresses[row - begin] = static_cast<std::int64_t>(address);
+      note(outcomes, row - begin, run_row(events, row));
     } catch (OutOfMemory& error) {
       error.event = row;
       if (!keep_going) throw;
       failures_.push_back(error);
-      if (addresses != nullptr) addresses[row - begin] = 0;
+      note(outcomes, row - begin, 0);
     } catch (UndefinedBehavior& error) {
       error.event = row;
       throw;
     }
   }
+}
+
+void Simulation::note(const Outcomes& outcomes, std::int64_t at, Address address) const {
+  if (outcomes.address != nullptr) outcomes.address[at] = static_cast<std::int64_t>(address);
+  if (outcomes.allocated == nullptr && outcomes.reserved == nullptr) return;
+  const Statistics& statistics = allocator_->statistics();
+  if (outcomes.allocated != nullptr) {
+    outcomes.allocated[at] = statistics.allocated_bytes.all.current;
+  }
+  if (outcomes.reserved != nullptr) outcomes.reserved[at] = statistics.reserved_bytes.all.current;
 }
 
 Address Simulation::run_row(const EventColumns& events, std::int64_t row) {
@@ -155,7 +164,9 @@ void Simulation::expect_failure(Bytes size, Stream stream, std::int64_t row) {
     Block* block = allocator_->allocate(size, stream);
     unexpected_.push_back(row);
     if (block != nullptr) allocator_->free(block);
-  } catch (const OutOfMemory&) {
+  } catch (OutOfMemory& error) {
+    error.event = row;
+    reproduced_.push_back(error);
   }
 }
 

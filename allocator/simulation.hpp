@@ -22,6 +22,13 @@ struct EventColumns {
   const std::int64_t* stream;
 };
 
+// Where run() writes what came of each row; columns that are nullptr are left out.
+struct Outcomes {
+  std::int64_t* address = nullptr;    // of the event's block, or 0
+  std::int64_t* allocated = nullptr;  // bytes after the event, and so below
+  std::int64_t* reserved = nullptr;
+};
+
 // The storage of a pool event names a private pool: first * 2^32 + second of its id.
 constexpr PoolId pool_id(std::int64_t number) {
   const auto bits = static_cast<std::uint64_t>(number);
@@ -50,12 +57,13 @@ class Simulation {
   void complete_free(std::int64_t storage);
   void record_stream(std::int64_t storage, Stream stream);
 
-  // Runs the events [begin, end) and writes the address of each one's block, or 0, to `addresses`
-  // unless that is nullptr. A request that does not fit throws OutOfMemory after the rows before it
-  // have happened, or with `keep_going` becomes one of failures().
+  // Runs the events [begin, end). A request that does not fit throws OutOfMemory after the rows
+  // before it have happened, or with `keep_going` becomes one of failures().
   void run(const EventColumns& events, std::int64_t begin, std::int64_t end, bool keep_going,
-           std::int64_t* addresses);
+           const Outcomes& outcomes);
   const std::vector<OutOfMemory>& failures() const { return failures_; }
+  // The recorded failures that happened again.
+  const std::vector<OutOfMemory>& reproduced() const { return reproduced_; }
   // The rows at which a recorded failure did not happen.
   const std::vector<std::int64_t>& unexpected() const { return unexpected_; }
 
@@ -74,6 +82,7 @@ class Simulation {
     Address address;
   };
 
+  void note(const Outcomes& outcomes, std::int64_t at, Address address) const;
   Address run_row(const EventColumns& events, std::int64_t row);
   Address run_rare(const EventColumns& events, std::int64_t row);
   void expect_failure(Bytes size, Stream stream, std::int64_t row);
@@ -84,6 +93,7 @@ class Simulation {
   StorageTable<Block> table_;
   std::map<std::int64_t, Held> held_;
   std::vector<OutOfMemory> failures_;
+  std::vector<OutOfMemory> reproduced_;
   std::vector<std::int64_t> unexpected_;
 };
 

@@ -11,7 +11,7 @@ import numpy as np
 from et_replay.errors import OutOfMemoryError, UndefinedBehaviorError
 from et_replay.events import Action, AllocationEvents, MemoryHistory
 from et_replay.planning import Plan, plan_history
-from et_replay.program import Mode, Program, allocation_events
+from et_replay.serving import as_recorded, capacity_for, run_before, simulator_for
 from et_replay.simulation import (
     NEWEST_VERSION,
     PLANNED,
@@ -20,8 +20,6 @@ from et_replay.simulation import (
     Simulator,
     allocator_name,
 )
-
-DEFAULT_DEVICE_MEMORY = 80 * 2**30
 
 
 @dataclass(frozen=True)
@@ -66,18 +64,6 @@ class Comparison:
         return 1 - self.statistics.peak_allocated_bytes / reserved if reserved else 0.0
 
 
-def history_of(program: Program, mode: Mode) -> MemoryHistory:
-    """Make the history of one iteration of a program; it has no recorded addresses."""
-    events = allocation_events(program, mode)
-    return MemoryHistory(
-        source=program.trace.source,
-        kind="execution trace",
-        events=events,
-        addresses=np.zeros(len(events), dtype=np.int64),
-        notes=(*program.trace.notes, *program.notes),
-    )
-
-
 def reproduce(history: MemoryHistory, torch_version: str | None = None) -> AddressCheck | None:
     """Simulate `history` as it was recorded, and count the addresses that come out again.
 
@@ -100,27 +86,28 @@ def compare(
     device_memory: int | None = None,
     iterations: int = 1,
     plan: Plan | None = None,
+    fraction: float | None = None,
 ) -> Comparison:
     """Serve `history` from `allocator`, over and over without a reset.
 
     `device_memory` is in bytes; without it the recorded capacity counts, else 80 GiB. Memory that
     was reserved before the first event is taken as recorded by the plain native allocator; the
     others get the requests that live in it first. `stalloc` serves `plan`, or one that is made here
-    and not counted in `duration`. Raises UsageError for an allocator, a setting or a version that
-    there is not.
+    and not counted in `duration`. `fraction` is how much of the device the allocator may hold, as
+    `torch.cuda.set_per_process_memory_fraction` sets it. Raises UsageError for an allocator, a
+    setting or a version that there is not.
     """
-    capacity = device_memory or history.device_memory or DEFAULT_DEVICE_MEMORY
-    as_recorded = allocator == "native"
     if allocator_name(allocator) != PLANNED:
         plan = None
     elif plan is None:
         plan = plan_history(history)
-    simulator = Simulator(
+    simulator = simulator_for(
+        history,
         allocator,
-        capacity,
+        capacity_for(history, device_memory),
         torch_version=torch_version,
-        start=history.segments if as_recorded else (),
-        plan=None if plan is None else plan.columns(),
+        plan=plan,
+        fraction=fraction,
     )
     events = _repeatable(history.events) if iterations > 1 else history.events
     begin = int(events.steps[0]) if len(events.steps) else 0
@@ -129,8 +116,7 @@ def compare(
     undefined = ""
     started = time.perf_counter_ns()
     try:
-        if not as_recorded:
-            _run_before(simulator, history)
+        run_before(simulator, history, allocator)
         simulator.run(events, 0, begin)
         for _ in range(iterations):
             simulator.run(events, begin)
@@ -159,7 +145,7 @@ def compare(
 
 def _reproduce(history: MemoryHistory, torch_version: str) -> AddressCheck:
     simulator = Simulator(
-        f"native:{history.settings}" if history.settings else "native",
+        as_recorded(history),
         history.device_memory or 2**50,
         torch_version=torch_version,
         start=history.segments,
@@ -189,29 +175,6 @@ def _candidates(lower_bound: str) -> Sequence[str]:
     return versions[::-1] if parts >= [2, 12] else versions
 
 
-def _run_before(simulator: Simulator, history: MemoryHistory) -> None:
-    """Serve what lives in the recorded start state; a failure there has no event of the history."""
-    try:
-        simulator.run(_requests_before(history))
-    except OutOfMemoryError as error:
-        error.event = None
-        raise
-
-
-def _requests_before(history: MemoryHistory) -> AllocationEvents:
-    """Ask for what lives in the recorded start state, in the order of addresses."""
-    live = [
-        (block.storage, block.requested, segment.stream)
-        for segment in history.segments
-        for block in segment.blocks
-        if block.storage >= 0 and not block.active_only
-    ]
-    storage, size, stream = (
-        np.array([row[column] for row in live], dtype=np.int64) for column in range(3)
-    )
-    return _events(np.zeros(len(live), dtype=np.int8), storage, size, stream)
-
-
 def _repeatable(events: AllocationEvents) -> AllocationEvents:
     """Add FREEs at the end for what an iteration leaves behind, so that it can begin again."""
     begin = int(events.steps[0]) if len(events.steps) else 0
@@ -230,20 +193,4 @@ def _repeatable(events: AllocationEvents) -> AllocationEvents:
         stream=np.append(events.stream, events.stream[rows]),
         node_id=np.append(events.node_id, events.node_id[rows]),
         steps=events.steps,
-    )
-
-
-def _events(
-    action: np.ndarray[tuple[int], np.dtype[np.int8]],
-    storage: np.ndarray[tuple[int], np.dtype[np.int64]],
-    size: np.ndarray[tuple[int], np.dtype[np.int64]],
-    stream: np.ndarray[tuple[int], np.dtype[np.int64]],
-) -> AllocationEvents:
-    return AllocationEvents(
-        action=action,
-        storage=storage,
-        size=size,
-        stream=stream,
-        node_id=np.full(len(action), -1, dtype=np.int64),
-        steps=np.zeros(0, dtype=np.int64),
     )

@@ -50,6 +50,8 @@ class UndefinedBehaviorError(ReplayError):
 class OutOfMemoryError(ReplayError):
     """A request did not fit the device; all figures are bytes.
 
+    `segment` is what the device would have had to give for it.
+
     `node_id`, `operator` and `event` say where, as far as the raiser knows: an allocator knows none
     of them, the simulator adds `event`, a replay adds the node.
     """
@@ -65,6 +67,7 @@ class OutOfMemoryError(ReplayError):
         allocated: int,
         reserved: int,
         largest_free: int = 0,
+        segment: int = 0,
         event: int | None = None,
         node_id: int | None = None,
         operator: str | None = None,
@@ -75,6 +78,7 @@ class OutOfMemoryError(ReplayError):
         self.allocated = allocated
         self.reserved = reserved
         self.largest_free = largest_free
+        self.segment = segment or requested
         self.event = event
         self.node_id = node_id
         self.operator = operator

@@ -6,11 +6,14 @@ Sizes are bytes, times nanoseconds, intervals half-open [start, end).
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from et_replay.origins import Origin
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -28,7 +31,8 @@ class Action(enum.IntEnum):
     """The stream `stream` uses the block, which belongs to another."""
     EMPTY_CACHE = 5
     OUT_OF_MEMORY = 6
-    """A request of `size` that failed when it was recorded; no storage comes of it."""
+    """A request of `size` that failed when it was recorded; no storage comes of it, but where it is
+    known who asked, `storage` is a number of its own."""
     POOL_BEGIN = 7
     """Requests of stream `stream` (-1: of all) go to the private pool `storage` from here on.
 
@@ -97,6 +101,8 @@ class BlockState:
     storage: int
     active_only: bool = False
     """Freed by its owner, but still waited for on another stream."""
+    stack: int = field(default=-1, compare=False)
+    """Who made it, by number in the table of the snapshot's stacks; -1 where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,8 @@ class TraceEntry(NamedTuple):
     """One line of an allocator's own history, as in the `device_traces` of a memory snapshot.
 
     `size` is what was asked for, the whole size for a segment, and rounded for `oom`, whose
-    `address` holds the bytes that the device had free.
+    `address` holds the bytes that the device had free. `stack` is who made a block, by number in
+    the table of the snapshot's stacks; -1 where that is not known.
     """
 
     action: str
@@ -124,6 +131,18 @@ class TraceEntry(NamedTuple):
     size: int
     stream: int
     pool: tuple[int, int] | None = None
+    stack: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """What an allocator held after each event of a run, in bytes, one row an event."""
+
+    allocated: Int64Array
+    reserved: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.allocated)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +155,9 @@ class MemoryHistory:
     PYTORCH_ALLOC_CONF's syntax, `torch_version` the oldest version that can have written the file
     ("" where it does not tell). `pools` are the ids of the private pools, which the events call by
     their `pool_number`. `device_memory` is what the allocator could get from the device, where the
-    file proves it. `notes` says in sentences what is missing or was repaired.
+    file proves it. `notes` says in sentences what is missing or was repaired. `origins`
+    names the makers of storages, as far as the source tells, and `class_rule` says how it was told
+    what they are for ("" where it was not).
     """
 
     source: str
@@ -150,3 +171,5 @@ class MemoryHistory:
     pools: tuple[tuple[int, int], ...] = ()
     device_memory: int | None = None
     notes: tuple[str, ...] = ()
+    origins: Mapping[int, Origin] = field(default_factory=dict)
+    class_rule: str = ""

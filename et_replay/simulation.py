@@ -15,6 +15,7 @@ from et_replay.events import (
     Int64Array,
     PlanColumns,
     SegmentState,
+    Timeline,
     TraceEntry,
 )
 from et_replay.units import format_bytes
@@ -149,10 +150,31 @@ class Simulator:
             raise _explained(error) from None
         return addresses
 
+    def timeline_of(self, events: AllocationEvents) -> Timeline:
+        """Run all events, failing requests left out, and return what was held after each."""
+        timeline = Timeline(*(np.zeros(len(events), dtype=np.int64) for _ in range(2)))
+        try:
+            self._native.run(
+                _native_events(events),
+                0,
+                len(events),
+                keep_going=True,
+                allocated=timeline.allocated,
+                reserved=timeline.reserved,
+            )
+        except _CORE_ERRORS as error:
+            raise _explained(error) from None
+        return timeline
+
     @property
     def failures(self) -> list[OutOfMemoryError]:
         """Requests that did not fit while events were run with `keep_going`."""
         return [_out_of_memory(failure) for failure in self._native.failures()]
+
+    @property
+    def reproduced(self) -> list[OutOfMemoryError]:
+        """The failures of OUT_OF_MEMORY events, whose request did not fit here either."""
+        return [_out_of_memory(failure) for failure in self._native.reproduced()]
 
     @property
     def unexpected(self) -> list[int]:
@@ -279,5 +301,6 @@ def _out_of_memory(failure: _core.Failure) -> OutOfMemoryError:
         allocated=failure.allocated,
         reserved=failure.reserved,
         largest_free=failure.largest_free,
+        segment=failure.segment,
         event=None if failure.event < 0 else failure.event,
     )

@@ -49,6 +49,11 @@ def format_share(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Write a number of things: `1 block`, `2 blocks`."""
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def parse_bytes(text: str) -> int:
     """Read `24GiB`, `24GB`, `1.5g` (binary without the B, as in `24G`) or plain bytes.
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from recorded_histories import recorded_on_h200
 
-from et_replay.comparison import compare, history_of, reproduce
+from et_replay.comparison import compare, reproduce
 from et_replay.errors import UsageError
 from et_replay.events import Action, AllocationEvents, MemoryHistory
 from et_replay.formats import open_history, open_trace
-from et_replay.program import Mode, build_program
+from et_replay.program import Mode, build_program, history_of
 from et_replay.report.snapshot import write_snapshot
 
 MIB = 2**20

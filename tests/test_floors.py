@@ -14,12 +14,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 FLOORS = (
     ("__init__", "errors"),
-    ("units",),
+    ("units", "origins"),
     ("execution_trace", "events", "allocator_figures"),
     ("buffers",),
     ("formats", "_core"),
-    ("program", "simulation", "planning", "explain"),
-    ("comparison",),
+    ("program", "simulation", "planning"),
+    ("serving",),
+    ("comparison", "explain"),
     ("replay", "pluggable", "capture"),
     ("report",),
     ("commands",),

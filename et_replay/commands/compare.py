@@ -15,13 +15,14 @@ from et_replay.commands.output import (
     warn,
     write_result,
 )
-from et_replay.comparison import DEFAULT_DEVICE_MEMORY, compare, reproduce
+from et_replay.comparison import compare, reproduce
 from et_replay.errors import OutOfMemoryError, PlanError, UsageError
 from et_replay.planning import Plan, read_plan
 from et_replay.program import Mode
 from et_replay.report.compare import InputReport, compare_objects, compare_text
 from et_replay.report.document import document
 from et_replay.report.snapshot import write_snapshot
+from et_replay.serving import capacity_for
 from et_replay.simulation import ALLOCATORS, PLANNED, Simulator, allocator_name
 
 _DEFAULT = ("native", "expandable", "stalloc", "direct", "ideal")
@@ -155,7 +156,7 @@ def _report(task: _Task) -> InputReport:
         input=history.source,
         kind=history.kind,
         events=len(history.events),
-        device_memory=task.device_memory or history.device_memory or DEFAULT_DEVICE_MEMORY,
+        device_memory=capacity_for(history, task.device_memory),
         iterations=task.iterations,
         addresses=check,
         rows=rows,

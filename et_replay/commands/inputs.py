@@ -11,13 +11,12 @@ import joblib
 
 from et_replay.commands import options
 from et_replay.commands.output import progress_bar
-from et_replay.comparison import history_of
 from et_replay.errors import TraceError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import BufferTable, buffer_history, open_plannable
 from et_replay.planning import Plan, check_plan, lifetimes, table_lifetimes
-from et_replay.program import Mode, Window, build_program, select_window
+from et_replay.program import JOB, Mode, Window, build_program, history_of, select_window
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -54,6 +53,7 @@ class Input:
     """A file and how to read it; `mode` and `window` are for execution traces.
 
     They are None where the user leaves them open: those of `plan` count then, or the defaults.
+    With `job` the events of a trace are those of the job itself, whatever the mode.
     """
 
     path: str
@@ -63,6 +63,7 @@ class Input:
     device_index: int | None
     strict: bool
     plan: Plan | None = None
+    job: bool = False
 
     def for_plan(self, plan: Plan) -> Input:
         """Read what the user leaves open as `plan` was read."""
@@ -77,8 +78,10 @@ class Input:
         if isinstance(found, MemoryHistory):
             return Recording(_not_empty(found))
         window, mode = self._window(found), self.mode or self.default_mode
-        history = history_of(build_program(found, window), mode)
-        return Recording(history, mode.value, window.name)
+        program = build_program(found, window)
+        if self.job:
+            return Recording(history_of(program, None), JOB, window.name)
+        return Recording(history_of(program, mode), mode.value, window.name)
 
     def history(self) -> MemoryHistory:
         """Read it as events; raises TraceError where it holds nothing to work on."""
@@ -128,11 +131,12 @@ def inputs_of(arguments: argparse.Namespace, default_mode: Mode) -> list[Input]:
     return [
         Input(
             path,
-            None if mode is None else Mode(mode),
+            None if mode in (None, JOB) else Mode(mode),
             default_mode,
             arguments.window,
             arguments.device_index,
             arguments.strict,
+            job=mode == JOB,
         )
         for path in options.expand(arguments.trace)
     ]

@@ -170,6 +170,18 @@ def _is_recording(file: Path) -> bool:
         return False
 
 
+def add_other_memory(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says what of a simulated device is not PyTorch's."""
+    parser.add_argument(
+        "--other-memory",
+        type=size_or_none,
+        default=0,
+        metavar="SIZE",
+        help="what of a simulated device is not PyTorch's: CUDA context, libraries, other "
+        "processes (default: 0)",
+    )
+
+
 def add_output(parser: argparse.ArgumentParser, overwritten: str = "--json") -> None:
     """Add the options that say what to write, of which --force lets some overwrite files."""
     parser.add_argument(

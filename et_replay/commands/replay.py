@@ -1,16 +1,29 @@
-"""`et_replay [replay]`: a trace in, its operators run again, their time and memory out."""
+"""`et_replay [replay]`: a trace in, its operators run again, their time and memory out.
+
+A memory history has no operators: its requests are served again (see replay_history.py).
+"""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+from typing import TYPE_CHECKING
 
 from et_replay.commands import options
 from et_replay.commands.output import check_destination, progress_bar, warn, write_result
+from et_replay.commands.replay_history import replay_history
 from et_replay.errors import OutOfMemoryError, ReplayError, TraceError
-from et_replay.formats import open_trace
+from et_replay.events import MemoryHistory
+from et_replay.execution_trace import ExecutionTrace
+from et_replay.explain import Explanation, Option, explain, find_way_out
+from et_replay.explain.cases import cases_of
+from et_replay.explain.explanation import Moment
+from et_replay.formats import open_recording
 from et_replay.planning import read_plan
-from et_replay.program import Mode, Program, build_program, select_window
+from et_replay.program import Mode, Program, build_program, history_of_replay, select_window
+
+if TYPE_CHECKING:
+    from et_replay.replay.result import ReplayResult
 
 _DEFAULT_WORKSPACE = -1
 
@@ -99,6 +112,26 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="capacity of the device, such as 24GiB (default: 80GiB if simulated, else all of it)",
     )
+    options.add_other_memory(parser)
+    parser.add_argument(
+        "--allocator",
+        metavar="NAME[:SETTINGS]",
+        help="the allocator of a simulated device, with settings in PYTORCH_ALLOC_CONF's syntax; "
+        "et_replay compare --help lists them (default: native; for a history, as it was recorded)",
+    )
+    parser.add_argument(
+        "--memory-fraction",
+        type=options.share,
+        metavar="F",
+        help="for a history: what share of the device memory PyTorch may hold, as "
+        "torch.cuda.set_per_process_memory_fraction sets it (default: all)",
+    )
+    parser.add_argument(
+        "--explain",
+        choices=[moment.value for moment in Moment],
+        default=Moment.FAILURE.value,
+        help="what to explain: a request that runs out of memory, or the peak (default: oom)",
+    )
     parser.add_argument(
         "--library-workspace",
         nargs="?",
@@ -113,6 +146,14 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a trace's operators again and report their time and memory."""
+    check_destination(arguments.json, arguments.force, arguments.trace)
+    recording = open_recording(arguments.trace, strict=arguments.strict)
+    if isinstance(recording, MemoryHistory):
+        return replay_history(recording, arguments)
+    return _replay_trace(recording, arguments)
+
+
+def _replay_trace(trace: ExecutionTrace, arguments: argparse.Namespace) -> int:
     # torch takes a second to import, and may be missing: only here is it needed.
     try:
         from et_replay.replay import ReplayOptions, replay
@@ -137,26 +178,27 @@ def run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         library_workspace=arguments.library_workspace,
         plan=None if arguments.plan is None else read_plan(arguments.plan),
+        allocator=arguments.allocator,
+        other_memory=arguments.other_memory,
     )
-    check_destination(arguments.json, arguments.force, arguments.trace)
-    program = _read_program(arguments)
+    program = _program_of(trace, arguments)
     if options.library_workspace == _DEFAULT_WORKSPACE:
         options = dataclasses.replace(options, library_workspace=default_library_workspace(program))
     with progress_bar(arguments.quiet) as progress:
         result = replay(program, options, progress)
     said = (*program.trace.notes, *program.notes)
     warn([note for note in result.notes if note not in said], arguments.quiet)
+    explanation, ways_out = _reasons(program, result, arguments)
     write_result(
-        replay_text(result),
-        document("replay", [replay_object(result)]),
+        replay_text(result, explanation, ways_out),
+        document("replay", [replay_object(result, explanation, ways_out)]),
         arguments.json,
         arguments.force,
     )
     return 0 if result.out_of_memory is None else OutOfMemoryError.exit_code
 
 
-def _read_program(arguments: argparse.Namespace) -> Program:
-    trace = open_trace(arguments.trace, strict=arguments.strict)
+def _program_of(trace: ExecutionTrace, arguments: argparse.Namespace) -> Program:
     warn(trace.notes, arguments.quiet)
     program = build_program(trace, select_window(trace, arguments.window))
     warn(program.notes, arguments.quiet)
@@ -166,3 +208,27 @@ def _read_program(arguments: argparse.Namespace) -> Program:
             " nothing to replay; et_replay info lists its windows."
         )
     return program
+
+
+def _reasons(
+    program: Program, result: ReplayResult, arguments: argparse.Namespace
+) -> tuple[Explanation | None, list[Option]]:
+    """Explain a failure on a simulated device, or its peak where that is asked."""
+    moment = Moment(arguments.explain)
+    if result.events is None or (result.out_of_memory is None and moment is Moment.FAILURE):
+        return None, []
+    capacity = max(0, result.device_memory - result.other_memory)
+    explanation = explain(
+        history_of_replay(program, result.events, result.library_workspace),
+        result.allocator,
+        capacity,
+        moment=moment,
+        plan=result.plan,
+    )
+    if result.out_of_memory is None:
+        return explanation, []
+    if explanation is not None and explanation.failure is not None:
+        # The event names the call that allocates, the replay the operation that it belongs to.
+        explanation.failure.node_id = result.out_of_memory.node_id
+        explanation.failure.operator = result.out_of_memory.operator
+    return explanation, find_way_out(cases_of(program), capacity)

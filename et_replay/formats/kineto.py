@@ -12,9 +12,8 @@ import msgspec
 from et_replay.errors import TraceError
 from et_replay.events import MemoryHistory
 from et_replay.formats.event_log import LARGEST, PointerLog
-from et_replay.formats.notes import counted
 from et_replay.formats.source import Source
-from et_replay.units import format_bytes
+from et_replay.units import counted, format_bytes
 
 KIND = "Kineto trace"
 

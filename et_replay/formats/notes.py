@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from et_replay.formats.mending import ENCODING, FIELD, NAME, NUMBER
+from et_replay.units import counted
 
 _KNOWN_SCHEMAS = frozenset(
     {
@@ -77,11 +78,6 @@ def orphaned(operators: Sequence[int]) -> list[str]:
     root = "it counts as called from its" if one else "they count as called from their"
     lack = "that is not in the file before it"
     return [f"{what} {lack} (first: node {operators[0]}); {root} thread's root."]
-
-
-def counted(number: int, noun: str) -> str:
-    """Write a number with its noun."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _nodes(ids: Sequence[int]) -> str:

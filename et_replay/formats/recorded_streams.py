@@ -18,9 +18,8 @@ import msgspec
 from et_replay.errors import TraceError
 from et_replay.events import Action, MemoryHistory, pool_number
 from et_replay.formats.event_log import LARGEST, EventLog
-from et_replay.formats.notes import counted
 from et_replay.formats.source import Source
-from et_replay.units import format_bytes
+from et_replay.units import counted, format_bytes
 
 KIND = "recorded streams"
 

@@ -8,12 +8,14 @@ from et_replay.errors import TraceError
 from et_replay.events import MemoryHistory, SegmentState, TraceEntry
 from et_replay.formats.allocator_settings import AllocatorSettings, settings_from_fields
 from et_replay.formats.device_ranges import PoolFinder, find_device_memory
-from et_replay.formats.notes import counted
 from et_replay.formats.snapshot_document import BLOCK_ACTIONS, SnapshotDocument
 from et_replay.formats.snapshot_events import Recorded, read_events
+from et_replay.formats.snapshot_frames import FRAMELESS, Stack
+from et_replay.formats.snapshot_origins import CLASS_RULE, find_origins
 from et_replay.formats.snapshot_version import oldest_version
 from et_replay.formats.source import Source
 from et_replay.formats.start_state import StartState, rebuild_start
+from et_replay.units import counted
 
 KIND = "memory snapshot"
 
@@ -29,10 +31,14 @@ def read_snapshot(source: Source, device: int | None = None) -> MemoryHistory:
     memory = find_device_memory(start.segments, entries)
     pools = PoolFinder([*start.segments, *segments])
     recorded = read_events(start.segments, entries, pools, memory, settings.garbage_collection)
+    events = recorded.log.events()
+    origins = find_origins(
+        events, _stacks(recorded, segments, document.stacks.stacks), document.stacks.stacks
+    )
     return MemoryHistory(
         source=source.name,
         kind=KIND,
-        events=recorded.log.events(),
+        events=events,
         addresses=recorded.log.addresses(),
         segments=start.segments,
         device_addresses=recorded.device_addresses,
@@ -41,6 +47,8 @@ def read_snapshot(source: Source, device: int | None = None) -> MemoryHistory:
         pools=recorded.pools,
         device_memory=memory,
         notes=(*filter(None, [source.damage]), *notes, *_notes(entries, start, recorded)),
+        origins=origins,
+        class_rule=CLASS_RULE if origins else "",
     )
 
 
@@ -98,6 +106,22 @@ def _both_halves(entry: TraceEntry) -> tuple[TraceEntry, ...]:
     if entry.action not in ("free_requested", "free_completed"):
         return (entry,)
     return entry._replace(action="free_requested"), entry._replace(action="free_completed")
+
+
+def _stacks(
+    recorded: Recorded, end: Sequence[SegmentState], described: Sequence[Stack]
+) -> dict[int, int]:
+    """Return the stack of each storage; with context="state", only the blocks at the end have one.
+
+    A block that is left at the end without frames in the history takes those of its address.
+    """
+    framed = {s: n for s, n in recorded.stacks.items() if described[n] is not FRAMELESS}
+    stacks = dict(recorded.stacks) if framed else {}
+    for block in (block for segment in end for block in segment.blocks):
+        storage = recorded.live.get(block.address, -1)
+        if block.stack >= 0 and block.storage >= 0 and storage >= 0 and storage not in framed:
+            stacks[storage] = block.stack
+    return stacks
 
 
 def _notes(entries: Sequence[TraceEntry], start: StartState, recorded: Recorded) -> list[str]:

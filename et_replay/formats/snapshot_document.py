@@ -12,12 +12,14 @@ from et_replay.errors import TraceError
 from et_replay.events import BlockState, SegmentState, TraceEntry
 from et_replay.formats.event_log import LARGEST
 from et_replay.formats.plain_pickle import is_pickle, load_plain
+from et_replay.formats.snapshot_frames import StackTable
 from et_replay.formats.source import Source
 
 BLOCK_ACTIONS = frozenset({"alloc", "free_requested", "free_completed"})
 SEGMENT_ACTIONS = frozenset({"segment_alloc", "segment_free", "segment_map", "segment_unmap"})
 
 _ACTIONS = BLOCK_ACTIONS | SEGMENT_ACTIONS | {"oom"}
+_MADE = ("alloc", "oom")
 _INACTIVE, _PENDING = "inactive", "active_pending_free"
 
 
@@ -26,6 +28,7 @@ class SnapshotDocument:
 
     def __init__(self, source: Source) -> None:
         self.name = source.name
+        self.stacks = StackTable()
         content = _load(source)
         if isinstance(content, list):  # torch.cuda.memory_snapshot() returns the segments alone
             content = {"segments": content}
@@ -130,6 +133,7 @@ class SnapshotDocument:
             requested=self._integer(block.get("requested_size", size), f"{where}.requested_size"),
             storage=-1 if state == _INACTIVE else 0,
             active_only=state == _PENDING,
+            stack=-1 if state == _INACTIVE else self.stacks.add(block),
         )
 
     def _entry(self, entry: dict[str, Any], device: int, number: int) -> TraceEntry:
@@ -142,7 +146,8 @@ class SnapshotDocument:
             self._fail(f"sizes at device_traces[{device}][{number}]", (address, size, stream))
         if pool is not None:
             pool = self._pool(pool, f"device_traces[{device}][{number}].pool_id")
-        return TraceEntry(action, address, size, stream, pool)
+        stack = self.stacks.add(entry) if action in _MADE else -1
+        return TraceEntry(action, address, size, stream, pool, stack)
 
     def _pool(self, pool: Any, where: str) -> tuple[int, int] | None:
         if pool is None:

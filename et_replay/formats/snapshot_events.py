@@ -34,6 +34,8 @@ class Recorded:
 
     `partial_releases` counts the runs that gave back a part of the cache for a request, `unknown`
     the frees of blocks that nothing allocated, `unseen` the blocks whose free is missing.
+    `stacks` has the numbers of the stacks that made the storages, `live` the storages that are
+    left, by address.
     """
 
     log: EventLog
@@ -42,6 +44,8 @@ class Recorded:
     partial_releases: int
     unknown: int
     unseen: int
+    stacks: dict[int, int]
+    live: dict[int, int]
 
 
 def read_events(
@@ -79,11 +83,14 @@ class _Forward:
         self._device_addresses: list[int] = []
         self._begun: dict[tuple[int, int], int] = {}
         self._routed = DEFAULT_POOL
+        self._stacks: dict[int, int] = {}
         self._partial = self._unknown = self._unseen = 0
         for segment in start:
             for block in segment.blocks:
                 if block.storage >= 0:
                     self._live[block.address] = block.storage, block.requested, segment.stream
+                    if block.stack >= 0:
+                        self._stacks[block.storage] = block.stack
                 if segment.pool != DEFAULT_POOL:
                     self._begun.setdefault(segment.pool, 1)
         self._storages = len(self._live)
@@ -97,6 +104,8 @@ class _Forward:
             self._partial,
             self._unknown,
             self._unseen,
+            self._stacks,
+            {address: storage for address, (storage, _, _) in self._live.items()},
         )
 
     def walk(self, entries: Sequence[TraceEntry]) -> None:
@@ -121,26 +130,34 @@ class _Forward:
                 self._add(entry)
 
     def _add(self, entry: TraceEntry) -> None:
-        action, address, size, stream, _ = entry
+        action, address, size, stream, *_ = entry
         if action == "alloc":
             self._allocate(entry)
         elif action == "free_completed":
             self._free(entry, Action.FREE_COMPLETED)
         elif action == "oom":
-            self._log.add(Action.OUT_OF_MEMORY, size=size, stream=stream)
+            self._log.add(Action.OUT_OF_MEMORY, self._new_storage(entry), size, stream)
         elif action in GROWTHS:
             self._reserved.add(address, size)
             self._device_addresses.append(address)
 
     def _allocate(self, entry: TraceEntry) -> None:
-        _, address, size, stream, _ = entry
+        address, size, stream = entry.address, entry.size, entry.stream
         self._route(self._pools.find(entry))
         if address in self._live:
             self._unseen += 1
             self._log.add(Action.FREE, *self._live[address], address)
-        self._live[address] = self._storages, size, stream
-        self._log.add(Action.ALLOC, self._storages, size, stream, address)
+        storage = self._new_storage(entry)
+        self._live[address] = storage, size, stream
+        self._log.add(Action.ALLOC, storage, size, stream, address)
+
+    def _new_storage(self, entry: TraceEntry) -> int:
+        """Number what an entry asks for, and keep who asked."""
+        storage = self._storages
         self._storages += 1
+        if entry.stack >= 0:
+            self._stacks[storage] = entry.stack
+        return storage
 
     def _free(self, entry: TraceEntry, action: Action) -> None:
         block = self._live.get(entry.address)

@@ -43,6 +43,7 @@ class _Live:
     size: int
     freed: int
     pending: bool
+    stack: int = -1
 
 
 def rebuild_start(
@@ -73,7 +74,7 @@ class _Past:
         for block in (block for segment in end for block in segment.blocks):
             if block.storage >= 0:
                 self.live[block.address] = _Live(
-                    block.requested, block.size, count, block.active_only
+                    block.requested, block.size, count, block.active_only, block.stack
                 )
             elif not count:
                 self.stale[block.address, block.size] = block.requested
@@ -114,7 +115,7 @@ class _Past:
 
     def _put(self, entry: TraceEntry) -> None:
         """Put a range back; one of an expandable segment grows together with its neighbours."""
-        action, address, size, stream, pool = entry
+        action, address, size, stream, pool, _ = entry
         index = bisect_left(self._starts, address)
         before, after = self.segments[index - 1 : index], self.segments[index : index + 1]
         expandable = action == "segment_unmap"
@@ -171,7 +172,9 @@ class _Builder:
                 continue
             if address > position:
                 yield self._inactive(position, address - position)
-            yield BlockState(address, size, block.requested, self._storages, block.pending)
+            yield BlockState(
+                address, size, block.requested, self._storages, block.pending, block.stack
+            )
             self._storages += 1
             position = address + size
         if position < end:

@@ -2,12 +2,19 @@
 
 from et_replay.program.allocations import allocation_events
 from et_replay.program.build import build_program
+from et_replay.program.classes import CLASS_RULE, classify, origins
+from et_replay.program.history import JOB, history_of, history_of_replay
+from et_replay.program.job import job_events, library_origins
+from et_replay.program.libraries import LibraryAllocation, library_allocations
 from et_replay.program.program import Call, Operation, Program, Storage, StorageKind, Tensor
 from et_replay.program.schedule import Mode, Step, schedule
 from et_replay.program.window import Window, select_window, windows
 
 __all__ = [
+    "CLASS_RULE",
+    "JOB",
     "Call",
+    "LibraryAllocation",
     "Mode",
     "Operation",
     "Program",
@@ -18,6 +25,13 @@ __all__ = [
     "Window",
     "allocation_events",
     "build_program",
+    "classify",
+    "history_of",
+    "history_of_replay",
+    "job_events",
+    "library_allocations",
+    "library_origins",
+    "origins",
     "schedule",
     "select_window",
     "windows",

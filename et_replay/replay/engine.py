@@ -94,6 +94,7 @@ class _Replay:
             window=self._program.window.name,
             node_ids=self._program.node_ids,
             device_memory=self._memory.capacity,
+            other_memory=self._options.other_memory,
             library_workspace=self._options.library_workspace,
             coverage=_coverage(self._operations, self._reached),
             iteration_times=self._times,
@@ -103,13 +104,15 @@ class _Replay:
             live=self._live() if failure else (),
             plan=self._plan,
             plan_figures=self._plan_figures(),
+            allocator=self._options.simulated_allocator if self._target.simulated else "",
+            events=self._events(),
             notes=(*self._program.trace.notes, *self._program.notes, *self._contents.notes),
         )
 
     def _new_memory(self) -> DeviceMemory:
         capacity = self._options.device_memory
         if not self._target.simulated:
-            _refuse_planned(self._options.mode, self._target)
+            _refuse_simulated(self._options, self._target)
             return MeasuredMemory(self._target, capacity)
         events = allocation_events(self._program, self._options.mode, self._steps)
         if self._target.device.type == "cpu":
@@ -120,7 +123,9 @@ class _Replay:
             self._program,
             events,
             self._steps,
+            self._options.simulated_allocator,
             DEFAULT_SIMULATED_MEMORY if capacity is None else capacity,
+            self._options.other_memory,
             self._options.library_workspace,
             self._plan,
         )
@@ -128,6 +133,10 @@ class _Replay:
     def _plan_figures(self) -> PlanFigures | None:
         memory = self._memory
         return memory.plan_figures() if isinstance(memory, SimulatedMemory) else None
+
+    def _events(self) -> AllocationEvents | None:
+        memory = self._memory
+        return memory.events() if isinstance(memory, SimulatedMemory) else None
 
     def _run_iterations(self) -> None:
         self._memory.start()
@@ -229,12 +238,19 @@ def _plan_for(events: AllocationEvents, plan: Plan | None, program: Program) -> 
     return plan
 
 
-def _refuse_planned(mode: Mode, target: Target) -> None:
-    if mode is Mode.STALLOC_PLANNED:
-        raise UsageError(
-            f"--tensor-allocation-mode stalloc is simulated, which {target.device} is not: use"
-            " --device cpu or --device meta."
-        )
+def _refuse_simulated(options: ReplayOptions, target: Target) -> None:
+    """Refuse on a real device what only a simulated one can do."""
+    flags = {
+        "--tensor-allocation-mode stalloc": options.mode is Mode.STALLOC_PLANNED,
+        "--allocator": options.allocator is not None,
+        "--other-memory": options.other_memory > 0,
+    }
+    for flag, given in flags.items():
+        if given:
+            raise UsageError(
+                f"{flag} is simulated, which {target.device} is not: use --device cpu or"
+                " --device meta."
+            )
 
 
 def _check_host_memory(events: AllocationEvents, capacity: int | None) -> None:

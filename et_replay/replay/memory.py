@@ -9,13 +9,14 @@ from typing import Protocol
 import torch
 
 from et_replay.errors import OutOfMemoryError
-from et_replay.events import AllocationEvents
+from et_replay.events import Action, AllocationEvents
 from et_replay.planning import Plan
 from et_replay.program.program import Program
 from et_replay.program.schedule import Step
+from et_replay.replay.journal import Journal
 from et_replay.replay.result import MemoryPeaks
 from et_replay.replay.target import Target
-from et_replay.simulation import PLANNED, PlanFigures, Simulator
+from et_replay.simulation import PlanFigures, Simulator
 from et_replay.units import format_bytes, parse_bytes
 
 _TRIED = re.compile(r"Tried to allocate ([\d.]+ \w+)")
@@ -53,11 +54,9 @@ class DeviceMemory(Protocol):
 class SimulatedMemory:
     """An allocator over a device that is not there, fed with a replay's events.
 
-    It is the planned one where there is a `plan`, else PyTorch's caching allocator.
-
-    Every iteration starts from the same allocator state, with an empty cache: figures do not depend
-    on how many iterations are run. A constant `workspace` stands for what libraries allocate
-    without a node.
+    It has `capacity` bytes less `other_memory`, which is not PyTorch's. Every iteration starts from
+    the same allocator state, with an empty cache: figures do not depend on how many iterations are
+    run. A constant `workspace` stands for what libraries allocate without a node.
     """
 
     def __init__(
@@ -65,7 +64,9 @@ class SimulatedMemory:
         program: Program,
         events: AllocationEvents,
         steps: list[Step],
+        allocator: str,
         capacity: int,
+        other_memory: int,
         workspace: int,
         plan: Plan | None = None,
     ) -> None:
@@ -76,12 +77,13 @@ class SimulatedMemory:
         self._inside = [
             s + len(step.arrivals) for s, step in zip(self._starts, steps, strict=False)
         ]
-        self._simulator = (
-            Simulator("native", capacity)
-            if plan is None
-            else Simulator(PLANNED, capacity, plan=plan.columns())
+        self._simulator = Simulator(
+            allocator,
+            max(0, capacity - other_memory),
+            plan=None if plan is None else plan.columns(),
         )
         self._play = self._simulator.player(events)
+        self._journal = Journal(events)
         self._workspace = workspace
 
     @property
@@ -90,35 +92,47 @@ class SimulatedMemory:
 
     def start(self) -> None:
         """Allocate what is there before the first operation."""
+        self._journal.note(Action.ALLOC, len(self._storages), self._workspace)
         self._simulator.allocate(len(self._storages), self._workspace)
+        self._journal.play(0, self._starts[0])
         self._play(0, self._starts[0])
 
     def stop(self) -> None:
         pass
 
     def begin_iteration(self) -> None:
+        self._journal.begin_iteration()
         self._simulator.empty_cache()
 
     def allocate(self, storage: int) -> None:
-        self._simulator.allocate(storage, self._storages[storage].size)
+        size = self._storages[storage].size
+        self._journal.note(Action.ALLOC, storage, size)
+        self._simulator.allocate(storage, size)
 
     def free(self, storages: Iterable[int]) -> None:
         for storage in storages:
+            self._journal.note(Action.FREE, storage)
             self._simulator.free(storage)
 
     def step(self, k: int) -> None:
         """Run all events of operation `k`."""
         begin, end = self._starts[k], self._starts[k + 1]
         if begin < end:
+            self._journal.play(begin, end)
             self._play(begin, end)
 
     def step_inside(self, k: int) -> None:
         """Run the events of operation `k` except its arrivals."""
+        self._journal.play(self._inside[k], self._starts[k + 1])
         self._play(self._inside[k], self._starts[k + 1])
 
     def explain(self, error: torch.OutOfMemoryError) -> OutOfMemoryError:
         """Never asked: a simulated device raises our own error."""
         raise error
+
+    def events(self) -> AllocationEvents:
+        """Return what was asked for before the first iteration, and in the last one."""
+        return self._journal.events()
 
     def live(self) -> list[int]:
         """List the storages on the device."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from et_replay.errors import UsageError
 from et_replay.planning import Plan
 from et_replay.program.schedule import Mode
+from et_replay.simulation import PLANNED, allocator_name
 
 DEFAULT_SIMULATED_MEMORY = 80 * 2**30
 
@@ -17,7 +18,9 @@ class ReplayOptions:
 
     `device_memory` is the capacity in bytes: of a simulated device 80 GiB unless given, of a real
     one at most what it has. `device_memory_threshold` is a share of it. `plan` is what
-    STALLOC_PLANNED serves, by default one made from the trace. Raises UsageError where one option
+    STALLOC_PLANNED serves, by default one made from the trace. `allocator` is that of a simulated
+    device, as `Simulator` takes it: by default `native`, or `stalloc` in that mode. `other_memory`
+    are bytes of a simulated device that are not PyTorch's. Raises UsageError where one option
     cannot go with another.
     """
 
@@ -31,10 +34,24 @@ class ReplayOptions:
     seed: int = 0
     library_workspace: int = 0
     plan: Plan | None = None
+    allocator: str | None = None
+    other_memory: int = 0
+
+    @property
+    def simulated_allocator(self) -> str:
+        """The allocator that serves on a simulated device."""
+        default = PLANNED if self.mode is Mode.STALLOC_PLANNED else "native"
+        return self.allocator or default
 
     def __post_init__(self) -> None:
         if self.plan is not None and self.mode is not Mode.STALLOC_PLANNED:
             raise UsageError("--plan needs --tensor-allocation-mode stalloc.")
+        planned = allocator_name(self.simulated_allocator) == PLANNED
+        if planned != (self.mode is Mode.STALLOC_PLANNED):
+            raise UsageError(
+                f"--allocator {self.allocator} and --tensor-allocation-mode {self.mode.value}"
+                " contradict each other: stalloc is an allocator of its own."
+            )
         threshold = self.device_memory_threshold
         if not 0 < threshold <= 1:
             raise UsageError(

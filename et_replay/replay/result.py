@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from et_replay.errors import OutOfMemoryError
+from et_replay.events import AllocationEvents
 from et_replay.planning import Plan
 from et_replay.simulation import PlanFigures
 
@@ -88,7 +89,9 @@ class ReplayResult:
     """One replay of one trace window on one device.
 
     `node_ids` are the first and the last of the window. `plan` is what STALLOC_PLANNED served, with
-    the requests of all iterations in `plan_figures`. `notes` says what else a reader must know.
+    the requests of all iterations in `plan_figures`. `allocator` is that of a simulated device, and
+    `events` what it was asked for, up to the end of the last iteration. `notes` says what else a
+    reader must know.
     """
 
     trace: str
@@ -107,4 +110,7 @@ class ReplayResult:
     live: Sequence[LiveStorage] = ()
     plan: Plan | None = None
     plan_figures: PlanFigures | None = None
+    allocator: str = ""
+    other_memory: int = 0
+    events: AllocationEvents | None = None
     notes: Sequence[str] = ()

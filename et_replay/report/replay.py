@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from et_replay.errors import OutOfMemoryError
+from et_replay.explain import Explanation, Option
 from et_replay.program import Mode
 from et_replay.replay.result import Outcome, ReplayResult
 from et_replay.report.document import JsonObject, failure_object
+from et_replay.report.explanation import (
+    explanation_object,
+    explanation_text,
+    option_object,
+    way_out_text,
+)
+from et_replay.report.other_memory import other_memory_text
 from et_replay.report.plan import arena_note, served_object, served_text
 from et_replay.report.table import fields, section, table
 from et_replay.units import format_bytes, format_duration, format_share
@@ -17,18 +25,30 @@ _SHOWN = 10
 """Groups of live storages that are named; the others are added up."""
 
 
-def replay_text(result: ReplayResult) -> str:
+def replay_text(
+    result: ReplayResult,
+    explanation: Explanation | None = None,
+    ways_out: Sequence[Option] = (),
+) -> str:
     """Summarise a replay: what ran where, coverage, time, memory, and what stood in the way."""
     parts = [fields(_summary(result))]
-    if result.out_of_memory is not None:
+    if explanation is not None:
+        parts.append(explanation_text(explanation))
+    elif result.out_of_memory is not None:
         failure = result.out_of_memory
         parts.append(section(str(failure), _failure_text(result, failure)))
+    if ways_out:
+        parts.append(way_out_text(ways_out))
     if result.coverage.reasons:
         parts.append(section("Operations not executed as recorded", _reasons_text(result)))
     return "\n".join(parts)
 
 
-def replay_object(result: ReplayResult) -> JsonObject:
+def replay_object(
+    result: ReplayResult,
+    explanation: Explanation | None = None,
+    ways_out: Sequence[Option] = (),
+) -> JsonObject:
     """Give a replay its JSON form."""
     coverage, memory, flushes = result.coverage, result.memory, result.flushes
     return {
@@ -36,6 +56,8 @@ def replay_object(result: ReplayResult) -> JsonObject:
         "device": result.device,
         "simulated": result.simulated,
         "device_memory_bytes": result.device_memory,
+        "other_memory_bytes": result.other_memory,
+        "allocator": result.allocator or None,
         "tensor_allocation_mode": result.mode,
         "window": result.window,
         "window_node_ids": list(result.node_ids),
@@ -68,6 +90,8 @@ def replay_object(result: ReplayResult) -> JsonObject:
         },
         "plan": served_object(result.plan, result.plan_figures),
         "out_of_memory": _failure_object(result),
+        "explanation": None if explanation is None else explanation_object(explanation),
+        "way_out": [option_object(option) for option in ways_out],
         "notes": list(result.notes),
     }
 
@@ -79,6 +103,8 @@ def _summary(result: ReplayResult) -> Iterator[tuple[str, str]]:
     first, last = result.node_ids
     yield "Trace", f"{result.trace}, window {result.window} (nodes {first} to {last})"
     yield "Device", f"{result.device}, {kind}"
+    if result.simulated:
+        yield "Allocator", result.allocator
     yield "Mode", result.mode
     yield (
         "Operations",
@@ -95,6 +121,8 @@ def _summary(result: ReplayResult) -> Iterator[tuple[str, str]]:
     )
     if result.plan is not None and result.plan_figures is not None:
         yield "Plan", served_text(result.plan, result.plan_figures)
+    if result.simulated:
+        yield "Other memory", other_memory_text(result.other_memory)
     yield "Workspaces", _workspace_text(result)
     yield "Flushes", _flushes_text(result)
 

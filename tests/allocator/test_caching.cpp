@@ -222,7 +222,7 @@ void names_the_event_that_failed() {
   Simulation simulation(20 * MiB, "native", {}, {});
   std::int64_t event = -1;
   try {
-    simulation.run({action, storage, size, stream}, 0, 3, false, nullptr);
+    simulation.run({action, storage, size, stream}, 0, 3, false, {});
   } catch (const OutOfMemory& error) {
     event = error.event;
   }

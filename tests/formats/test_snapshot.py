@@ -107,7 +107,7 @@ def test_failed_requests_tell_what_the_device_has(read_history):
 
     history = read_history(content)
 
-    assert rows(history)[1:] == [("OUT_OF_MEMORY", -1, 50 * MIB, 0, 0)]
+    assert rows(history)[1:] == [("OUT_OF_MEMORY", 1, 50 * MIB, 0, 0)]
     assert history.device_memory == 42 * MIB
 
 

@@ -37,6 +37,7 @@ RESULT = ReplayResult(
     iteration_times=(22_400_000, 21_000_000, 25_000_000),
     memory=MemoryPeaks(allocated=3 * 2**30, active=3 * 2**30, reserved=4 * 2**30),
     flushes=Flushes(count=2, freed=2**30, recreated=2**29),
+    allocator="native",
 )
 
 FAILURE = dataclasses.replace(
@@ -67,16 +68,18 @@ def text(block: str) -> str:
 
 def test_the_summary_says_what_ran_where_in_what_time_and_memory() -> None:
     assert replay_text(RESULT) == text("""
-        Trace        step.json.gz, window ProfilerStep#4 (nodes 10 to 90)
-        Device       cpu, memory simulated, 80.0 GiB
-        Mode         lazy
-        Operations   100 in the window: 98 executed, 2 substituted, 0 skipped
-        Time         22.4 ms per iteration, median of 3 (21.0 ms to 25.0 ms)
-                     Creating the inputs, and their values, is part of it in this mode.
-                     Gaps between operators (host work, data loading) are not in a trace, nor in this.
-        Peak memory  3.00 GiB allocated, 3.00 GiB active, 4.00 GiB reserved; fragmentation 25.0 %
-        Workspaces   none added; a trace does not record those of libraries such as cuBLAS (see --library-workspace)
-        Flushes      2 per iteration: 1.00 GiB freed, 512 MiB created again
+        Trace         step.json.gz, window ProfilerStep#4 (nodes 10 to 90)
+        Device        cpu, memory simulated, 80.0 GiB
+        Allocator     native
+        Mode          lazy
+        Operations    100 in the window: 98 executed, 2 substituted, 0 skipped
+        Time          22.4 ms per iteration, median of 3 (21.0 ms to 25.0 ms)
+                      Creating the inputs, and their values, is part of it in this mode.
+                      Gaps between operators (host work, data loading) are not in a trace, nor in this.
+        Peak memory   3.00 GiB allocated, 3.00 GiB active, 4.00 GiB reserved; fragmentation 25.0 %
+        Other memory  none: all of the device is PyTorch's; a CUDA context and libraries take some 0.5 GiB more (see --other-memory)
+        Workspaces    none added; a trace does not record those of libraries such as cuBLAS (see --library-workspace)
+        Flushes       2 per iteration: 1.00 GiB freed, 512 MiB created again
 
         Operations not executed as recorded
           operator            count  outcome      reason
@@ -115,6 +118,8 @@ def test_the_object_has_the_documented_keys() -> None:
         "device": "cpu",
         "simulated": True,
         "device_memory_bytes": 85_899_345_920,
+        "other_memory_bytes": 0,
+        "allocator": "native",
         "tensor_allocation_mode": "lazy",
         "window": "ProfilerStep#4",
         "window_node_ids": [10, 90],
@@ -142,6 +147,8 @@ def test_the_object_has_the_documented_keys() -> None:
         "flushes": {"count": 2, "freed_bytes": 2**30, "recreated_bytes": 2**29},
         "plan": None,
         "out_of_memory": None,
+        "explanation": None,
+        "way_out": [],
         "notes": [],
     }
 

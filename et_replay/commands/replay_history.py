@@ -1,0 +1,90 @@
+"""`et_replay` on a memory history: its requests served again, its failure reproduced."""
+
+from __future__ import annotations
+
+import argparse
+
+from et_replay.commands.output import warn, write_result
+from et_replay.comparison import Comparison, compare, reproduce
+from et_replay.errors import OutOfMemoryError, TraceError, UsageError
+from et_replay.events import MemoryHistory
+from et_replay.explain import Case, Explanation, explain, find_way_out
+from et_replay.explain.explanation import Moment
+from et_replay.planning import Plan, check_plan, lifetimes, read_plan
+from et_replay.report.document import document
+from et_replay.report.history import HistoryReport, history_object, history_text
+from et_replay.serving import as_recorded, capacity_for
+from et_replay.simulation import PLANNED, allocator_name
+
+
+def replay_history(history: MemoryHistory, arguments: argparse.Namespace) -> int:
+    """Serve a recorded history again, and explain its failure, or the peak where that is asked."""
+    warn(history.notes, arguments.quiet)
+    if not len(history.events) and not history.segments:
+        raise TraceError(f"{history.source} holds no allocation, so there is nothing to replay.")
+    allocator = arguments.allocator or as_recorded(history)
+    check = reproduce(history)
+    version = None if check is None else check.torch_version
+    device_memory = capacity_for(history, arguments.device_memory)
+    capacity = max(0, device_memory - arguments.other_memory)
+    served = compare(
+        history,
+        allocator,
+        torch_version=version,
+        device_memory=capacity,
+        plan=_plan(history, allocator, arguments),
+        fraction=arguments.memory_fraction,
+    )
+    explanation = _explained(history, served, capacity, Moment.FAILURE, arguments)
+    failed = explanation is not None and explanation.failure is not None
+    failure = explanation if failed else None
+    if arguments.explain == Moment.PEAK.value:
+        explanation = _explained(history, served, capacity, Moment.PEAK, arguments)
+    report = HistoryReport(
+        history=history,
+        served=served,
+        device_memory=device_memory,
+        proven=arguments.device_memory is None and history.device_memory is not None,
+        other_memory=arguments.other_memory,
+        failure=failure,
+        explanation=explanation,
+        options=() if failure is None else find_way_out([Case("", history)], capacity, version),
+    )
+    write_result(
+        history_text(report),
+        document("replay", [history_object(report)]),
+        arguments.json,
+        arguments.force,
+    )
+    return 0 if failure is None else OutOfMemoryError.exit_code
+
+
+def _plan(history: MemoryHistory, allocator: str, arguments: argparse.Namespace) -> Plan | None:
+    """Read the plan that stalloc is to serve, which must have been made for this history."""
+    if arguments.plan is None:
+        return None
+    if allocator_name(allocator) != PLANNED:
+        raise UsageError("--plan needs --allocator stalloc.")
+    plan = read_plan(arguments.plan)
+    check_plan(plan, lifetimes(history.events, history.segments), history.source)
+    return plan
+
+
+def _explained(
+    history: MemoryHistory,
+    served: Comparison,
+    capacity: int,
+    moment: Moment,
+    arguments: argparse.Namespace,
+) -> Explanation | None:
+    if served.undefined:
+        return None
+    return explain(
+        history,
+        served.allocator,
+        capacity,
+        moment=moment,
+        torch_version=served.torch_version,
+        plan=served.plan,
+        fraction=arguments.memory_fraction,
+    )

@@ -1,0 +1,104 @@
+"""Histories and a capacity in; which allocators, settings and modes would fit, out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from et_replay.events import MemoryHistory
+from et_replay.explain.fit import Fit, find_fit, serve, with_failures_served
+from et_replay.planning import plan_history
+from et_replay.simulation import PLANNED, allocator_name
+
+ALLOCATORS = (
+    "native",
+    "expandable",
+    "native:max_split_size_mb:20",
+    "native:max_split_size_mb:128",
+    "native:max_split_size_mb:512",
+    "native:garbage_collection_threshold:0.8",
+    "native:roundup_power2_divisions:4",
+    PLANNED,
+    "ideal",
+)
+"""A small sensible set: each is what maintainers and reports advise for some cause.
+
+max_split_size_mb is at least 20 in torch; it keeps large blocks from being split, so that small
+requests do not pin them. roundup_power2_divisions lets requests of nearly the same size share
+blocks. `ideal` is the lower bound: what lives at once.
+"""
+_VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A history, and the mode of replay that has these lifetimes ("" for recorded ones)."""
+
+    mode: str
+    history: MemoryHistory
+    allocators: Sequence[str] = ALLOCATORS
+
+
+@dataclass(frozen=True)
+class Option:
+    """What one allocator needs for one case, and whether `capacity` bytes serve it.
+
+    `retries` says how often the cache is given back on the way there.
+    """
+
+    mode: str
+    fit: Fit
+    capacity: int
+    fits: bool
+    retries: int
+
+    @property
+    def room(self) -> int:
+        """Negative where bytes are lacking."""
+        return self.capacity - self.fit.least
+
+
+def find_way_out(
+    cases: Sequence[Case], capacity: int, torch_version: str | None = None
+) -> list[Option]:
+    """Fit every case with each of its allocators.
+
+    First come those that fit, then those that fit with retries; among each the roomiest.
+    """
+    options = [
+        _option(case, allocator, capacity, torch_version)
+        for case in cases
+        for allocator in case.allocators
+    ]
+    return sorted(options, key=_rank)
+
+
+def _option(case: Case, allocator: str, capacity: int, torch_version: str | None) -> Option:
+    history = with_failures_served(case.history)
+    plan = plan_history(history) if allocator_name(allocator) == PLANNED else None
+    fit = find_fit(history, allocator, torch_version=torch_version, plan=plan)
+    served = None
+    if not fit.undefined:
+        served = serve(history, allocator, capacity, torch_version=torch_version, plan=plan)
+    retries = 0 if served is None else served.statistics().alloc_retries
+    return Option(case.mode, fit, capacity, served is not None, retries)
+
+
+def _rank(option: Option) -> tuple[bool, bool, bool, int]:
+    fit = option.fit
+    return not option.fits, fit.undefined != "", option.retries > 0, fit.least
+
+
+def how_to_set(allocator: str, mode: str) -> str:
+    """Say what to type for an option: an environment variable of the job, or flags of a replay."""
+    name, _, settings = allocator.partition(":")
+    if name == "ideal":
+        return "the lower bound: no allocator needs less"
+    if name == PLANNED:
+        return "et_replay plan" if mode == "" else "--tensor-allocation-mode stalloc"
+    words = [] if mode in ("", "job") else [f"--tensor-allocation-mode {mode}"]
+    if name == "expandable":
+        settings = ",".join(filter(None, ["expandable_segments:True", settings]))
+    if settings:
+        words.append(f"{_VARIABLE}={settings}")
+    return ", ".join(words) or "PyTorch's default"

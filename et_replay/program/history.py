@@ -1,0 +1,50 @@
+"""A program in, the memory history of a replay of it, or of the job itself, out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from et_replay.events import AllocationEvents, MemoryHistory
+from et_replay.origins import MemoryClass, Origin
+from et_replay.program.allocations import allocation_events
+from et_replay.program.classes import CLASS_RULE, origins
+from et_replay.program.job import job_events, library_origins
+from et_replay.program.program import Program
+from et_replay.program.schedule import Mode
+
+JOB = "job"
+"""The original job: from an empty allocator, with the memory that libraries take."""
+_JOB_ITERATIONS = 3
+"""After these the cache no longer grows in the jobs whose truth is known."""
+
+
+def history_of(program: Program, mode: Mode | None) -> MemoryHistory:
+    """Make the history of one iteration of a replay, or without a mode that of the job itself.
+
+    It has no recorded addresses.
+    """
+    if mode is None:
+        events = job_events(program, _JOB_ITERATIONS)
+        makers = {**origins(program), **library_origins(program)}
+    else:
+        events, makers = allocation_events(program, mode), origins(program)
+    return MemoryHistory(
+        source=program.trace.source,
+        kind="execution trace",
+        events=events,
+        addresses=np.zeros(len(events), dtype=np.int64),
+        notes=(*program.trace.notes, *program.notes),
+        origins=makers,
+        class_rule=CLASS_RULE,
+    )
+
+
+def history_of_replay(program: Program, events: AllocationEvents, workspace: int) -> MemoryHistory:
+    """Make the history of what a replay asked for; its last storage is the library workspace."""
+    library = Origin("library workspace", (), MemoryClass.LIBRARY)
+    history = history_of(program, Mode.PRE_ALLOCATE)
+    makers = {**history.origins, len(program.storages): library} if workspace else history.origins
+    addresses = np.zeros(len(events), dtype=np.int64)
+    return replace(history, events=events, addresses=addresses, origins=makers)

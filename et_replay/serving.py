@@ -1,0 +1,94 @@
+"""A memory history and an allocator in, a simulator that is ready for its first event out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from et_replay.errors import OutOfMemoryError
+from et_replay.events import AllocationEvents, MemoryHistory
+from et_replay.planning import Plan
+from et_replay.simulation import Simulator
+
+DEFAULT_DEVICE_MEMORY = 80 * 2**30
+
+
+def capacity_for(history: MemoryHistory, device_memory: int | None) -> int:
+    """Return the bytes to simulate: those asked for, else those the history proves, else 80 GiB."""
+    if device_memory is not None:
+        return device_memory
+    return history.device_memory or DEFAULT_DEVICE_MEMORY
+
+
+def as_recorded(history: MemoryHistory) -> str:
+    """Return the allocator that served `history` when it was recorded."""
+    return f"native:{history.settings}" if history.settings else "native"
+
+
+def simulator_for(
+    history: MemoryHistory,
+    allocator: str,
+    capacity: int,
+    *,
+    torch_version: str | None = None,
+    plan: Plan | None = None,
+    fraction: float | None = None,
+) -> Simulator:
+    """Return a simulator for `history`; `run_before` fills it with what lives before its events.
+
+    The native allocator, plain or as recorded, starts from the segments that were reserved then, if
+    they fit.
+    As recorded, and on the recorded capacity, the device gives the recorded addresses: among equal
+    blocks the allocator takes the lowest, so what it does depends on them. Raises UsageError for an
+    allocator, a setting or a version that there is not.
+    """
+    same_device = capacity == capacity_for(history, None)
+    exact = same_device and allocator == as_recorded(history)
+    return Simulator(
+        allocator,
+        capacity,
+        torch_version=torch_version,
+        start=history.segments if _starts_as_recorded(history, allocator, capacity) else (),
+        device_addresses=history.device_addresses if exact else (),
+        plan=None if plan is None else plan.columns(),
+        fraction=fraction,
+    )
+
+
+def run_before(simulator: Simulator, history: MemoryHistory, allocator: str) -> None:
+    """Let an allocator that cannot start as recorded serve what lives before the first event.
+
+    Raises OutOfMemoryError, which then names no event of the history.
+    """
+    if _starts_as_recorded(history, allocator, simulator.capacity):
+        return
+    try:
+        simulator.run(_requests_before(history))
+    except OutOfMemoryError as error:
+        error.event = None
+        raise
+
+
+def _starts_as_recorded(history: MemoryHistory, allocator: str, capacity: int) -> bool:
+    reserved = sum(segment.size for segment in history.segments)
+    return reserved <= capacity and allocator in ("native", as_recorded(history))
+
+
+def _requests_before(history: MemoryHistory) -> AllocationEvents:
+    """Ask for what lives in the recorded start state, in the order of addresses."""
+    live = [
+        (block.storage, block.requested, segment.stream)
+        for segment in history.segments
+        for block in segment.blocks
+        if block.storage >= 0 and not block.active_only
+    ]
+    storage, size, stream = (
+        np.array([row[column] for row in live], dtype=np.int64) for column in range(3)
+    )
+    return AllocationEvents(
+        action=np.zeros(len(live), dtype=np.int8),
+        storage=storage,
+        size=size,
+        stream=stream,
+        node_id=np.full(len(live), -1, dtype=np.int64),
+        steps=np.zeros(0, dtype=np.int64),
+    )

@@ -1,0 +1,295 @@
+"""`et_replay` on memory histories: exit codes, screens, JSON, refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from snapshot_builder import block, entry, freed, segment, snapshot
+
+from et_replay.commands import main
+from et_replay.explain.way_out import ALLOCATORS
+
+MIB = 2**20
+A, B = 64 * MIB, 256 * MIB
+CONVNET = str(Path(__file__).resolve().parents[2] / "traces" / "convnet_cuda.json.gz")
+
+
+def written(path: Path, segments: list[dict], trace: list[dict]) -> str:
+    path.write_text(json.dumps(snapshot(segments, trace)))
+    return str(path)
+
+
+@pytest.fixture
+def oom(tmp_path: Path) -> str:
+    """A job of 60 MiB that asked for 50 MiB more of a device of 100 MiB."""
+    trace = [
+        entry("segment_alloc", A, 60 * MIB),
+        entry("alloc", A, 60 * MIB),
+        entry("oom", 40 * MIB, 50 * MIB),
+    ]
+    return written(tmp_path / "oom.json", [segment(A, block(60 * MIB))], trace)
+
+
+@pytest.fixture
+def fragmented(tmp_path: Path) -> str:
+    """A job that frees 60 MiB, keeps 2 MiB of that, and then needs 60 MiB again: 120 MiB."""
+    trace = [
+        entry("segment_alloc", A, 60 * MIB),
+        entry("alloc", A, 60 * MIB),
+        *freed(A, 60 * MIB),
+        entry("alloc", A, 2 * MIB),
+        entry("segment_alloc", B, 60 * MIB),
+        entry("alloc", B, 60 * MIB),
+    ]
+    state = [segment(A, block(2 * MIB), block(58 * MIB, "inactive")), segment(B, block(60 * MIB))]
+    return written(tmp_path / "fragmented.json", state, trace)
+
+
+def replayed(tmp_path: Path, code: int, *words: str) -> dict[str, Any]:
+    file = tmp_path / "result.json"
+    assert main([*words, "--json", str(file), "--force"]) == code
+    document = json.loads(file.read_text())
+    assert document["command"] == "replay"
+    (result,) = document["results"]
+    return dict(result)
+
+
+def test_a_recorded_oom_comes_again_and_ends_with_3(
+    oom: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = replayed(tmp_path, 3, "--trace", oom)
+    out, _ = capsys.readouterr()
+    assert "100 MiB (what the file proves that PyTorch could get)" in out
+    assert "Out of memory: a request of 50.0 MiB does not fit the device of 100 MiB" in out
+    failure = result["out_of_memory"]
+    assert failure["requested_bytes"] == 50 * MIB
+    assert failure["capacity_bytes"] == 100 * MIB
+    assert (failure["allocated_bytes"], failure["reserved_bytes"]) == (60 * MIB, 60 * MIB)
+    failures = result["explanation"]["failures"]
+    assert failures == {"new_events": [], "reproduced_events": [1], "absent_events": []}
+
+
+def test_the_way_out_of_a_recorded_oom_says_what_each_allocator_needs(
+    oom: str, tmp_path: Path
+) -> None:
+    options = {o["allocator"]: o for o in replayed(tmp_path, 3, "--trace", oom)["way_out"]}
+    assert set(options) == set(ALLOCATORS)
+    assert not any(option["fits"] for option in options.values())
+    assert options["native"]["device_memory_bytes"] == 110 * MIB
+    assert options["ideal"]["room_bytes"] == -10 * MIB
+
+
+def test_a_smaller_device_fails_where_the_job_would_and_the_first_screen_says_why(
+    fragmented: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--trace", fragmented, "--device-memory", "100MiB"]) == 3
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "simulated, 100 MiB\n" in out
+    assert "Out of memory: a request of 60.0 MiB does not fit the device of 100 MiB" in out
+    assert "What was live: 2.00 MiB" in out
+    assert "58.0 MiB are holes in 1 segment pinned by 1 live block of 2.00 MiB" in out
+    table = out[out.index("What would fit 100 MiB") :]
+    (line,) = (line for line in table.splitlines() if line.split()[:1] == ["expandable"])
+    assert "yes" in line
+    assert line.endswith("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
+    (line,) = (line for line in table.splitlines() if line.split()[:1] == ["native"])
+    assert "no" in line.split()
+
+
+def test_the_json_has_the_failure_its_explanation_and_the_ways_out(
+    fragmented: str, tmp_path: Path
+) -> None:
+    result = replayed(tmp_path, 3, "--trace", fragmented, "--device-memory", "100MiB")
+    keys = {
+        *("trace", "device", "simulated", "peak_allocated_bytes", "peak_active_bytes"),
+        *("peak_reserved_bytes", "out_of_memory", "explanation", "way_out"),
+    }
+    assert keys <= result.keys()
+    assert (result["trace"], result["simulated"]) == (fragmented, True)
+    assert (result["device_memory_bytes"], result["other_memory_bytes"]) == (100 * MIB, 0)
+    failure = result["out_of_memory"]
+    assert {"node_id", "operator", "requested_bytes"} <= failure.keys()
+    assert failure["largest_free_bytes"] == 58 * MIB
+    explanation = result["explanation"]
+    assert explanation["event"] == 3
+    assert explanation["classes"] == [{"class": "not known", "bytes": 2 * MIB}]
+    assert sum(group["bytes"] for group in explanation["live"]) == 2 * MIB
+    reserved = explanation["reserved"]
+    assert reserved.pop("free_blocks") == 1
+    assert reserved.pop("largest_free_bytes") == reserved.pop("largest_hole_bytes") == 58 * MIB
+    assert sum(reserved.values()) == failure["reserved_bytes"] == 60 * MIB
+    assert explanation["timeline"]["reserved_bytes"][:4] == [60 * MIB] * 4
+    options = {option["allocator"]: option for option in result["way_out"]}
+    assert set(options) == set(ALLOCATORS)
+    assert {"fits", "room_bytes", "how", "capacity_bytes", "mode"} <= options["native"].keys()
+    assert options["native"]["room_bytes"] == -20 * MIB
+    assert options["expandable"]["fits"]
+    fits = [option["fits"] for option in result["way_out"]]
+    assert fits == sorted(fits, reverse=True)
+
+
+def test_a_device_on_which_nothing_is_served_has_a_timeline_of_nothing(
+    fragmented: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--trace", fragmented, "--device-memory", "40MiB"]) == 3
+    assert "the top is 0 B." in capsys.readouterr().out
+
+
+def test_what_fits_says_so_and_ends_with_0(
+    fragmented: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = replayed(tmp_path, 0, "--trace", fragmented, "--device-memory", "120MiB")
+    assert "none: every request is served" in capsys.readouterr().out
+    assert (result["out_of_memory"], result["explanation"], result["way_out"]) == (None, None, [])
+    assert (result["peak_allocated_bytes"], result["peak_reserved_bytes"]) == (62 * MIB, 120 * MIB)
+
+
+def test_another_allocator_serves_it(fragmented: str, tmp_path: Path) -> None:
+    words = ["--trace", fragmented, "--device-memory", "100MiB", "--allocator", "expandable"]
+    assert replayed(tmp_path, 0, *words)["allocator"] == "expandable"
+
+
+def test_memory_of_others_is_taken_from_the_device(
+    fragmented: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--trace", fragmented, "--device-memory", "130MiB", "--other-memory", "30MiB"]
+    result = replayed(tmp_path, 3, *words)
+    assert "30.0 MiB of the device are not PyTorch's" in capsys.readouterr().out
+    assert (result["device_memory_bytes"], result["other_memory_bytes"]) == (130 * MIB, 30 * MIB)
+    assert result["out_of_memory"]["capacity_bytes"] == 100 * MIB
+    assert result["way_out"][0]["capacity_bytes"] == 100 * MIB
+
+
+def test_without_a_figure_it_is_said_that_the_device_is_all_pytorchs(
+    fragmented: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--trace", fragmented, "--device-memory", "200MiB"]) == 0
+    out = capsys.readouterr().out
+    assert "all of the device is PyTorch's" in out
+    assert "--other-memory" in out
+
+
+def test_others_cannot_have_all_of_the_device(
+    fragmented: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--trace", fragmented, "--device-memory", "40MiB", "--other-memory", "40MiB"]
+    code = main([*words, "--json", str(tmp_path / "result.json")])
+    if code != 2:  # nothing is PyTorch's, so nothing can be served
+        result = json.loads((tmp_path / "result.json").read_text())["results"][0]
+        assert code == 3
+        assert result["peak_reserved_bytes"] == 0
+        assert result["device_memory_bytes"] == 40 * MIB
+
+
+def test_the_peak_is_explained_where_nothing_fails(
+    fragmented: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = replayed(tmp_path, 0, "--trace", fragmented, "--explain", "peak")
+    out = capsys.readouterr().out
+    assert "The peak: 120 MiB reserved, of which 62.0 MiB are allocated." in out
+    assert "What would fit" not in out
+    explanation = result["explanation"]
+    assert (explanation["event"], explanation["failure"], explanation["causes"]) == (3, None, [])
+    assert explanation["classes"] == [{"class": "not known", "bytes": 62 * MIB}]
+
+
+def test_the_peak_of_what_fails_is_out_of_memory_all_the_same(
+    fragmented: str, tmp_path: Path
+) -> None:
+    words = ["--trace", fragmented, "--device-memory", "100MiB", "--explain", "peak"]
+    result = replayed(tmp_path, 3, *words)
+    assert result["out_of_memory"]["requested_bytes"] == 60 * MIB
+
+
+def test_a_device_that_nobody_named_is_not_said_to_be_the_user_s(
+    fragmented: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--trace", fragmented]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^Device +simulated, 80\.0 GiB", out, re.MULTILINE)
+    assert "80.0 GiB (--device-memory)" not in out
+
+
+def test_a_state_without_a_history_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = [segment(A, block(20 * MIB), block(40 * MIB, "inactive"))]
+    assert main(["--trace", written(tmp_path / "state.json", state, []), "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "The recorded state: 60.0 MiB reserved, of which 20.0 MiB are allocated." in out
+    assert "What was live: 20.0 MiB" in out
+
+
+@pytest.mark.parametrize("allocator", [[], ["--allocator", "expandable"]])
+def test_a_state_that_the_device_cannot_hold_is_out_of_memory(
+    tmp_path: Path, allocator: list[str]
+) -> None:
+    state = [segment(A, block(20 * MIB), block(40 * MIB, "inactive"))]
+    path = written(tmp_path / "state.json", state, [])
+    assert main(["--trace", path, "--device-memory", "10MiB", *allocator]) == 3
+
+
+def test_a_snapshot_of_nothing_ends_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--trace", written(tmp_path / "empty.json", [], [])]) == 1
+    assert "without segments and events" in capsys.readouterr().err
+
+
+def test_an_existing_file_is_overwritten_only_by_force(
+    fragmented: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "result.json"
+    file.write_text("precious")
+    assert main(["--trace", fragmented, "--json", str(file)]) == 2
+    assert file.read_text() == "precious"
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"et_replay: error: {file} exists; --force overwrites it.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--allocator", "jemalloc"], "jemalloc"),
+        (["--allocator", "native:max_splt_size_mb:3"], "max_splt_size_mb"),
+        (["--device-memory", "0"], "Expected a size above 0"),
+        (["--other-memory", "much"], "Expected a size such as 24GiB"),
+        (["--explain", "leak"], "invalid choice: 'leak'"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["history", "trace"])
+def test_wrong_usage_is_one_sentence_and_2(
+    fragmented: str,
+    kind: str,
+    words: list[str],
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = fragmented if kind == "history" else CONVNET
+    assert main(["--trace", path, "--device", "meta", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert complaint in err
+
+
+def test_a_plan_for_a_history_that_no_planned_allocator_serves_is_refused(
+    fragmented: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`et_replay compare` refuses the same with 2; nothing that was asked for is left out."""
+    assert main(["--trace", fragmented, "--plan", str(tmp_path / "none.json")]) == 2
+    assert "--plan" in capsys.readouterr().err
+
+
+def test_a_plan_for_a_history_is_read(
+    fragmented: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "none.json")
+    assert main(["--trace", fragmented, "--allocator", "stalloc", "--plan", plan]) == 1
+    assert f"Cannot read {plan}" in capsys.readouterr().err
