@@ -197,6 +197,7 @@ def test_a_folder_stands_for_the_recordings_in_it(tmp_path: Path) -> None:
         "moe_cuda.json.gz",
         "transformer_cpu.json.gz",
         "transformer_cuda.json.gz",
+        "transformer_oom.pickle.gz",
     ]
 
 

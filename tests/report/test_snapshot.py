@@ -67,7 +67,7 @@ def test_reading_back_gives_the_events_and_the_setting(tmp_path):
         ("POOL_BEGIN", 3 * 2**32, 0),
         ("ALLOC", 2, 9),
         ("FREE", 2, 9),
-        ("OUT_OF_MEMORY", -1, 80 * MIB),
+        ("OUT_OF_MEMORY", 3, 80 * MIB),
     ]
 
 
