@@ -58,7 +58,8 @@ using OutcomeColumn = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::d
 
 void run(Simulation& simulation, const Events& events, std::int64_t begin, std::int64_t end,
          bool keep_going, std::optional<OutcomeColumn> addresses,
-         std::optional<OutcomeColumn> allocated, std::optional<OutcomeColumn> reserved) {
+         std::optional<OutcomeColumn> allocated, std::optional<OutcomeColumn> reserved,
+         std::optional<OutcomeColumn> entries) {
   if (begin < 0 || end > events.rows()) {
     throw std::out_of_range("The events to run are outside the " + std::to_string(events.rows()) +
                             " events there are.");
@@ -71,7 +72,7 @@ void run(Simulation& simulation, const Events& events, std::int64_t begin, std::
     return column->data();
   };
   simulation.run(events.columns(), begin, end, keep_going,
-                 {data(addresses), data(allocated), data(reserved)});
+                 {data(addresses), data(allocated), data(reserved), data(entries)});
 }
 
 // A block to start with: size, requested size, storage (-1: inactive), only active.
@@ -231,7 +232,8 @@ void define_calls(nb::class_<Simulation>& simulation) {
           nb::arg("storage"))
       .def("run", &run, nb::arg("events"), nb::arg("begin"), nb::arg("end"), nb::kw_only(),
            nb::arg("keep_going") = false, nb::arg("addresses") = nb::none(),
-           nb::arg("allocated") = nb::none(), nb::arg("reserved") = nb::none());
+           nb::arg("allocated") = nb::none(), nb::arg("reserved") = nb::none(),
+           nb::arg("entries") = nb::none());
 }
 
 void define_figures(nb::class_<Simulation>& simulation) {

@@ -105,6 +105,9 @@ void Simulation::run(const EventColumns& events, std::int64_t begin, std::int64_
 
 void Simulation::note(const Outcomes& outcomes, std::int64_t at, Address address) const {
   if (outcomes.address != nullptr) outcomes.address[at] = static_cast<std::int64_t>(address);
+  if (outcomes.entries != nullptr) {
+    outcomes.entries[at] = static_cast<std::int64_t>(allocator_->trace().entries.size());
+  }
   if (outcomes.allocated == nullptr && outcomes.reserved == nullptr) return;
   const Statistics& statistics = allocator_->statistics();
   if (outcomes.allocated != nullptr) {

@@ -27,6 +27,7 @@ struct Outcomes {
   std::int64_t* address = nullptr;    // of the event's block, or 0
   std::int64_t* allocated = nullptr;  // bytes after the event, and so below
   std::int64_t* reserved = nullptr;
+  std::int64_t* entries = nullptr;    // of the trace so far
 };
 
 // The storage of a pool event names a private pool: first * 2^32 + second of its id.

@@ -90,6 +90,7 @@ def compare(
 ) -> Comparison:
     """Serve `history` from `allocator`, over and over without a reset.
 
+    A request that failed when it was recorded, and fails here too, is the row's failure.
     `device_memory` is in bytes; without it the recorded capacity counts, else 80 GiB. Memory that
     was reserved before the first event is taken as recorded by the plain native allocator; the
     others get the requests that live in it first. `stalloc` serves `plan`, or one that is made here
@@ -121,12 +122,13 @@ def compare(
         for _ in range(iterations):
             simulator.run(events, begin)
             reserved.append(simulator.reserved)
+        failure = next(iter(simulator.reproduced), None)
     except OutOfMemoryError as error:
         failure = error
-        if error.event is not None and events.node_id[error.event] >= 0:
-            failure.node_id = int(events.node_id[error.event])
     except (UndefinedBehaviorError, ValueError) as error:  # ValueError: pools used as none can be
         undefined = str(error)
+    if failure is not None and failure.event is not None and events.node_id[failure.event] >= 0:
+        failure.node_id = int(events.node_id[failure.event])
     return Comparison(
         input=history.source,
         allocator=allocator,
@@ -135,7 +137,7 @@ def compare(
         statistics=simulator.statistics(),
         reserved_by_iteration=tuple(reserved),
         out_of_memory=failure,
-        failed_iteration=len(reserved) + 1 if failure else None,
+        failed_iteration=min(len(reserved) + 1, iterations) if failure else None,
         undefined=undefined,
         duration=time.perf_counter_ns() - started,
         plan=plan,

@@ -50,7 +50,8 @@ class UndefinedBehaviorError(ReplayError):
 class OutOfMemoryError(ReplayError):
     """A request did not fit the device; all figures are bytes.
 
-    `segment` is what the device would have had to give for it.
+    `segment` is what the device would have had to give for it, and `limit` what the allocator may
+    hold of its `capacity`.
 
     `node_id`, `operator` and `event` say where, as far as the raiser knows: an allocator knows none
     of them, the simulator adds `event`, a replay adds the node.
@@ -68,6 +69,7 @@ class OutOfMemoryError(ReplayError):
         reserved: int,
         largest_free: int = 0,
         segment: int = 0,
+        limit: int | None = None,
         event: int | None = None,
         node_id: int | None = None,
         operator: str | None = None,
@@ -79,6 +81,7 @@ class OutOfMemoryError(ReplayError):
         self.reserved = reserved
         self.largest_free = largest_free
         self.segment = segment or requested
+        self.limit = capacity if limit is None else limit
         self.event = event
         self.node_id = node_id
         self.operator = operator

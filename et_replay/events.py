@@ -6,7 +6,7 @@ Sizes are bytes, times nanoseconds, intervals half-open [start, end).
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -136,10 +136,16 @@ class TraceEntry(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """What an allocator held after each event of a run, in bytes, one row an event."""
+    """What came of each event of a run, one row each.
+
+    `allocated` and `reserved` are bytes after the event, `addresses` that of its block, or 0, and
+    `entries` the lines of the allocator's trace so far, where it is recorded.
+    """
 
     allocated: Int64Array
     reserved: Int64Array
+    addresses: Int64Array
+    entries: Int64Array
 
     def __len__(self) -> int:
         return len(self.allocated)
@@ -157,7 +163,7 @@ class MemoryHistory:
     their `pool_number`. `device_memory` is what the allocator could get from the device, where the
     file proves it. `notes` says in sentences what is missing or was repaired. `origins`
     names the makers of storages, as far as the source tells, and `class_rule` says how it was told
-    what they are for ("" where it was not).
+    what they are for ("" where it was not). `operations` names the operation of each step.
     """
 
     source: str
@@ -173,3 +179,4 @@ class MemoryHistory:
     notes: tuple[str, ...] = ()
     origins: Mapping[int, Origin] = field(default_factory=dict)
     class_rule: str = ""
+    operations: Sequence[str] = ()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from et_replay.errors import OutOfMemoryError
+from et_replay.errors import OutOfMemoryError, UsageError
 from et_replay.events import AllocationEvents, MemoryHistory
 from et_replay.planning import Plan
 from et_replay.simulation import Simulator
+from et_replay.units import format_bytes
 
 DEFAULT_DEVICE_MEMORY = 80 * 2**30
 
@@ -17,6 +18,16 @@ def capacity_for(history: MemoryHistory, device_memory: int | None) -> int:
     if device_memory is not None:
         return device_memory
     return history.device_memory or DEFAULT_DEVICE_MEMORY
+
+
+def left_for_torch(device_memory: int, other_memory: int) -> int:
+    """Return what of a device is PyTorch's; raises UsageError where nothing is."""
+    if other_memory >= device_memory:
+        raise UsageError(
+            f"--other-memory {format_bytes(other_memory)} leaves nothing of the device memory of"
+            f" {format_bytes(device_memory)}; give more --device-memory."
+        )
+    return device_memory - other_memory
 
 
 def as_recorded(history: MemoryHistory) -> str:
@@ -32,6 +43,7 @@ def simulator_for(
     torch_version: str | None = None,
     plan: Plan | None = None,
     fraction: float | None = None,
+    record_trace: bool = False,
 ) -> Simulator:
     """Return a simulator for `history`; `run_before` fills it with what lives before its events.
 
@@ -51,6 +63,7 @@ def simulator_for(
         device_addresses=history.device_addresses if exact else (),
         plan=None if plan is None else plan.columns(),
         fraction=fraction,
+        record_trace=record_trace,
     )
 
 

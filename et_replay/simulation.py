@@ -152,15 +152,17 @@ class Simulator:
 
     def timeline_of(self, events: AllocationEvents) -> Timeline:
         """Run all events, failing requests left out, and return what was held after each."""
-        timeline = Timeline(*(np.zeros(len(events), dtype=np.int64) for _ in range(2)))
+        timeline = Timeline(*(np.zeros(len(events), dtype=np.int64) for _ in range(4)))
         try:
             self._native.run(
                 _native_events(events),
                 0,
                 len(events),
                 keep_going=True,
+                addresses=timeline.addresses,
                 allocated=timeline.allocated,
                 reserved=timeline.reserved,
+                entries=timeline.entries,
             )
         except _CORE_ERRORS as error:
             raise _explained(error) from None
@@ -302,5 +304,6 @@ def _out_of_memory(failure: _core.Failure) -> OutOfMemoryError:
         reserved=failure.reserved,
         largest_free=failure.largest_free,
         segment=failure.segment,
+        limit=min(failure.limit, failure.capacity),
         event=None if failure.event < 0 else failure.event,
     )

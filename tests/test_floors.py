@@ -20,7 +20,7 @@ FLOORS = (
     ("formats", "_core"),
     ("program", "simulation", "planning"),
     ("serving",),
-    ("comparison", "explain"),
+    ("comparison", "explain", "memory_map"),
     ("replay", "pluggable", "capture"),
     ("report",),
     ("commands",),

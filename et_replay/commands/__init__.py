@@ -8,11 +8,18 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from et_replay import __version__
-from et_replay.commands import compare, fit, info, plan, replay
+from et_replay.commands import compare, fit, info, plan, replay, timeline
 from et_replay.commands.output import say
 from et_replay.errors import EtReplayError, UsageError
 
-_COMMANDS = {"replay": replay, "info": info, "compare": compare, "fit": fit, "plan": plan}
+_COMMANDS = {
+    "replay": replay,
+    "info": info,
+    "compare": compare,
+    "fit": fit,
+    "plan": plan,
+    "timeline": timeline,
+}
 _EPILOG = """Without a command, et_replay replays; `et_replay replay --help` lists its options.
 
 exit codes: 0 done, 1 the input or the replay failed, 2 wrong usage, 3 out of memory reproduced,

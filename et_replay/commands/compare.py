@@ -15,6 +15,7 @@ from et_replay.commands.output import (
     warn,
     write_result,
 )
+from et_replay.commands.pages import maps_of, write_page
 from et_replay.comparison import compare, reproduce
 from et_replay.errors import OutOfMemoryError, PlanError, UsageError
 from et_replay.planning import Plan, read_plan
@@ -71,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "PyTorch's memory viewer",
     )
     _add_plan(parser)
+    options.add_page(parser)
     options.add_output(parser, "--json and --snapshot")
 
 
@@ -104,6 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
     _check_destinations(arguments, inputs)
     if arguments.snapshot and (len(inputs) > 1 or len(allocators) > 1):
         raise UsageError("--snapshot needs one --trace and one --allocator.")
+    if arguments.page and len(inputs) > 1:
+        raise UsageError("--page needs one --trace.")
     if arguments.plan and (len(inputs) > 1 or PLANNED not in map(allocator_name, allocators)):
         raise UsageError("--plan needs one --trace, and --allocator stalloc.")
     plan = None if arguments.plan is None else _read_plan(arguments.plan)
@@ -123,6 +127,8 @@ def run(arguments: argparse.Namespace) -> int:
         warn(report.notes, arguments.quiet)
     if arguments.snapshot:
         _write_snapshot(tasks[0], reports[0], Path(arguments.snapshot))
+    if arguments.page:
+        _write_page(tasks[0], reports[0], arguments)
     write_result(
         compare_text(reports),
         document("compare", compare_objects(reports)),
@@ -166,7 +172,11 @@ def _report(task: _Task) -> InputReport:
 
 def _check_destinations(arguments: argparse.Namespace, inputs: Sequence[Input]) -> None:
     read = [source.path for source in inputs] + ([arguments.plan] if arguments.plan else [])
-    destinations = (("--json", arguments.json), ("--snapshot", arguments.snapshot))
+    destinations = (
+        ("--json", arguments.json),
+        ("--snapshot", arguments.snapshot),
+        ("--page", arguments.page),
+    )
     for flag, destination in destinations:
         for source in read:
             check_destination(destination, arguments.force, source, flag)
@@ -182,6 +192,12 @@ def _read_plan(path: str) -> Plan:
             " own ticks; compare takes a table as events and makes its own plan: leave out --plan."
         )
     return plan
+
+
+def _write_page(task: _Task, report: InputReport, arguments: argparse.Namespace) -> None:
+    version = report.rows[0].torch_version
+    maps = maps_of(task.input.history(), task.allocators, report.device_memory, version, task.plan)
+    write_page(maps, arguments.page, arguments.force)
 
 
 def _write_snapshot(task: _Task, report: InputReport, path: Path) -> None:

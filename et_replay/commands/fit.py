@@ -69,7 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     reports = work_on(tasks, _report, arguments)
     for report in reports:
-        warn(report.notes, arguments.quiet)
+        where = f"{report.input}: " if len(reports) > 1 else ""
+        warn([f"{where}{note}" for note in report.notes], arguments.quiet)
     write_result(
         fit_text(reports),
         document("fit", fit_objects(reports)),

@@ -182,6 +182,15 @@ def add_other_memory(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_page(parser: argparse.ArgumentParser) -> None:
+    """Add the option that writes the page of et_replay timeline as well."""
+    parser.add_argument(
+        "--page",
+        metavar="FILE",
+        help="write memory over time as one HTML page as well, as et_replay timeline does",
+    )
+
+
 def add_output(parser: argparse.ArgumentParser, overwritten: str = "--json") -> None:
     """Add the options that say what to write, of which --force lets some overwrite files."""
     parser.add_argument(

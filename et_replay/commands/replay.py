@@ -10,9 +10,16 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from et_replay.commands import options
-from et_replay.commands.output import check_destination, progress_bar, warn, write_result
+from et_replay.commands.output import (
+    check_destination,
+    check_distinct,
+    progress_bar,
+    warn,
+    write_result,
+)
+from et_replay.commands.pages import maps_of, write_page
 from et_replay.commands.replay_history import replay_history
-from et_replay.errors import OutOfMemoryError, ReplayError, TraceError
+from et_replay.errors import OutOfMemoryError, ReplayError, TraceError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.explain import Explanation, Option, explain, find_way_out
@@ -21,6 +28,7 @@ from et_replay.explain.explanation import Moment
 from et_replay.formats import open_recording
 from et_replay.planning import read_plan
 from et_replay.program import Mode, Program, build_program, history_of_replay, select_window
+from et_replay.simulation import NEWEST_VERSION
 
 if TYPE_CHECKING:
     from et_replay.replay.result import ReplayResult
@@ -72,6 +80,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0,
         metavar="N",
         help="seed of all values (default: 0)",
+    )
+    options.add_page(parser)
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="of what is explained, also a picture of each segment: what is used and what is free",
     )
     options.add_output(parser)
 
@@ -147,7 +161,13 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run a trace's operators again and report their time and memory."""
     check_destination(arguments.json, arguments.force, arguments.trace)
+    check_destination(arguments.page, arguments.force, arguments.trace, "--page")
+    check_distinct((("--json", arguments.json), ("--page", arguments.page)))
     recording = open_recording(arguments.trace, strict=arguments.strict)
+    if arguments.memory_fraction is not None and not isinstance(recording, MemoryHistory):
+        raise UsageError(
+            "--memory-fraction is for memory histories: a replay takes --device-memory alone."
+        )
     if isinstance(recording, MemoryHistory):
         return replay_history(recording, arguments)
     return _replay_trace(recording, arguments)
@@ -189,8 +209,10 @@ def _replay_trace(trace: ExecutionTrace, arguments: argparse.Namespace) -> int:
     said = (*program.trace.notes, *program.notes)
     warn([note for note in result.notes if note not in said], arguments.quiet)
     explanation, ways_out = _reasons(program, result, arguments)
+    if arguments.page:
+        _write_page(program, result, arguments)
     write_result(
-        replay_text(result, explanation, ways_out),
+        replay_text(result, explanation, ways_out, arguments.verbose),
         document("replay", [replay_object(result, explanation, ways_out)]),
         arguments.json,
         arguments.force,
@@ -232,3 +254,12 @@ def _reasons(
         explanation.failure.node_id = result.out_of_memory.node_id
         explanation.failure.operator = result.out_of_memory.operator
     return explanation, find_way_out(cases_of(program), capacity)
+
+
+def _write_page(program: Program, result: ReplayResult, arguments: argparse.Namespace) -> None:
+    if result.events is None:
+        raise UsageError("--page is of a simulated device: use --device cpu or --device meta.")
+    history = history_of_replay(program, result.events, result.library_workspace)
+    capacity = max(0, result.device_memory - result.other_memory)
+    maps = maps_of(history, [result.allocator], capacity, NEWEST_VERSION, result.plan)
+    write_page(maps, arguments.page, arguments.force)

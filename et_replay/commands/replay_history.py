@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 
 from et_replay.commands.output import warn, write_result
+from et_replay.commands.pages import maps_of, write_page
 from et_replay.comparison import Comparison, compare, reproduce
 from et_replay.errors import OutOfMemoryError, TraceError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.explain import Case, Explanation, explain, find_way_out
 from et_replay.explain.explanation import Moment
 from et_replay.planning import Plan, check_plan, lifetimes, read_plan
+from et_replay.program import Mode
 from et_replay.report.document import document
 from et_replay.report.history import HistoryReport, history_object, history_text
-from et_replay.serving import as_recorded, capacity_for
+from et_replay.serving import as_recorded, capacity_for, left_for_torch
 from et_replay.simulation import PLANNED, allocator_name
 
 
@@ -26,7 +28,8 @@ def replay_history(history: MemoryHistory, arguments: argparse.Namespace) -> int
     check = reproduce(history)
     version = None if check is None else check.torch_version
     device_memory = capacity_for(history, arguments.device_memory)
-    capacity = max(0, device_memory - arguments.other_memory)
+    capacity = left_for_torch(device_memory, arguments.other_memory)
+    limit = int(capacity * (arguments.memory_fraction or 1))
     served = compare(
         history,
         allocator,
@@ -35,6 +38,7 @@ def replay_history(history: MemoryHistory, arguments: argparse.Namespace) -> int
         plan=_plan(history, allocator, arguments),
         fraction=arguments.memory_fraction,
     )
+    warn(_ignored(arguments), arguments.quiet)
     explanation = _explained(history, served, capacity, Moment.FAILURE, arguments)
     failed = explanation is not None and explanation.failure is not None
     failure = explanation if failed else None
@@ -48,15 +52,35 @@ def replay_history(history: MemoryHistory, arguments: argparse.Namespace) -> int
         other_memory=arguments.other_memory,
         failure=failure,
         explanation=explanation,
-        options=() if failure is None else find_way_out([Case("", history)], capacity, version),
+        options=() if failure is None else find_way_out([Case("", history)], limit, version),
     )
+    if arguments.page:
+        names = [allocator] if allocator == "expandable" else [allocator, "expandable"]
+        maps = maps_of(history, names, capacity, served.torch_version, served.plan)
+        write_page(maps, arguments.page, arguments.force)
     write_result(
-        history_text(report),
+        history_text(report, arguments.verbose),
         document("replay", [history_object(report)]),
         arguments.json,
         arguments.force,
     )
     return 0 if failure is None else OutOfMemoryError.exit_code
+
+
+def _ignored(arguments: argparse.Namespace) -> list[str]:
+    """Name the options that are given, but mean nothing without operators."""
+    given = {
+        "--tensor-allocation-mode": arguments.tensor_allocation_mode != Mode.PRE_ALLOCATE.value,
+        "--device": arguments.device != "auto",
+        "--device-memory-threshold": arguments.device_memory_threshold != 1,
+        "--library-workspace": arguments.library_workspace != 0,
+        "--window": arguments.window is not None,
+    }
+    return [
+        f"{flag} is for execution traces, and means nothing for a memory history."
+        for flag, is_given in given.items()
+        if is_given
+    ]
 
 
 def _plan(history: MemoryHistory, allocator: str, arguments: argparse.Namespace) -> Plan | None:

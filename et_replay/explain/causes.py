@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from et_replay.explain.explanation import Explanation
 from et_replay.explain.fragmentation import DEFAULT_POOL
+from et_replay.simulation import PLANNED, allocator_name
 from et_replay.units import counted, format_bytes
 
 _NAMED = 3
@@ -17,20 +18,31 @@ def causes(explanation: Explanation) -> list[str]:
     if failure is None:
         return []
     needed = explanation.reserved.requested + failure.requested
-    if needed > failure.capacity:
-        excess = format_bytes(needed - failure.capacity)
+    if _is_arena(explanation):
         return [
-            f"What is live and the request ask for {excess} more than the device has: no allocator"
+            f"The plan's arena of {format_bytes(failure.requested)} is taken from the device as a"
+            " whole, and does not fit it."
+        ]
+    if needed > failure.limit:
+        excess = format_bytes(needed - failure.limit)
+        return [
+            f"What is live and the request ask for {excess} more than there is: no allocator"
             " can serve that, only fewer or smaller live storages."
         ]
     return [_no_range(explanation), *(text for _, text in _stranded(explanation))]
+
+
+def _is_arena(explanation: Explanation) -> bool:
+    """Tell whether it is not a request that failed, but the arena for all of them."""
+    planned = allocator_name(explanation.allocator) == PLANNED
+    return planned and explanation.statistics.reserved_bytes == 0
 
 
 def _no_range(explanation: Explanation) -> str:
     """Say that the bytes would suffice, and what is missing is a range in one piece."""
     reserved, failure = explanation.reserved, explanation.failure
     assert failure is not None
-    unreserved = failure.capacity - failure.reserved
+    unreserved = failure.limit - failure.reserved
     text = (
         f"The bytes would suffice: {format_bytes(reserved.free)} are reserved but free, and"
         f" {format_bytes(unreserved)} not reserved. But none of them is one range that the request"

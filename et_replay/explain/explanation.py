@@ -78,6 +78,7 @@ class Explanation:
     groups: Sequence[LiveGroup]
     classes: dict[MemoryClass, int]
     class_rule: str
+    segments: Sequence[SegmentState]
     reserved: ReservedBytes
     pinned: Sequence[PinnedSegment]
     timeline: Timeline
@@ -166,6 +167,7 @@ def _look(
         groups=groups,
         classes=_classes(groups),
         class_rule=history.class_rule,
+        segments=segments,
         reserved=split_reserved(segments, request),
         pinned=pinned_segments(segments, request),
         timeline=timeline,
@@ -221,4 +223,4 @@ def _groups(segments: Iterable[SegmentState], history: MemoryHistory) -> list[Li
 
 def _no_time() -> Timeline:
     nothing = np.zeros(0, dtype=np.int64)
-    return Timeline(nothing, nothing)
+    return Timeline(nothing, nothing, nothing, nothing)

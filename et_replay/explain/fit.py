@@ -24,11 +24,11 @@ class Fit:
     """The device memory that one allocator needs for one history, in bytes.
 
     With `device_memory` the allocator never has to give memory back to go on: it is its peak
-    reserved. `least` is the smallest size found, in steps of 2 MiB, in which every request is
-    served, though the cache is given back `retries` times on the way, each of which waits for the
-    device. Caching allocators need not serve more with more memory: where a size between the two
-    was seen to fail, `monotone` is false, and `least` lies above it. `undefined` says where torch
-    itself breaks; the sizes are 0 then.
+    reserved, or where that does not suffice the next size that does. `least` is the smallest size
+    found, in steps of 2 MiB, in which every request is served, though the cache may be given back
+    on the way: `retries` times, each of which waits for the device. Caching allocators need not
+    serve more with more memory: where a size above `least` was seen to fail, `monotone` is false,
+    and `least` lies above it. `undefined` says where torch itself breaks; the sizes are 0 then.
     """
 
     allocator: str
@@ -67,13 +67,13 @@ def find_fit(
         return Fit(allocator, 0, 0, 0, True, 0, undefined=str(error))
     assert roomy is not None, "A petabyte suffices."
     figures = roomy.statistics()
-    most = _up(figures.peak_reserved_bytes)
-    least, monotone = _least(served, figures.peak_requested_bytes, most)
+    enough = _enough(served, figures.peak_reserved_bytes)
+    least, monotone = _least(served, figures.peak_requested_bytes, enough)
     tight = served(least)
     return Fit(
         allocator=allocator,
-        device_memory=figures.peak_reserved_bytes,
-        least=min(least, figures.peak_reserved_bytes) if least == most else least,
+        device_memory=enough,
+        least=least,
         retries=0 if tight is None else tight.statistics().alloc_retries,
         monotone=monotone,
         peak_allocated=figures.peak_allocated_bytes,
@@ -127,8 +127,17 @@ def with_failures_served(history: MemoryHistory) -> MemoryHistory:
     )
 
 
-def _least(served: Callable[[int], Simulator | None], live: int, most: int) -> tuple[int, bool]:
+def _enough(served: Callable[[int], Simulator | None], reserved: int) -> int:
+    """Return the least size from the peak reserved on that needs no retry."""
+    size = reserved
+    while (simulator := served(size)) is None or simulator.statistics().alloc_retries:
+        size = _up(size + 1)
+    return size
+
+
+def _least(served: Callable[[int], Simulator | None], live: int, enough: int) -> tuple[int, bool]:
     """Bisect between the bytes that live at once and what surely suffices; then look for gaps."""
+    most = _up(enough)
     fails, suffices = live // STEP - 1, most // STEP
     while suffices - fails > 1:
         middle = (fails + suffices) // 2
@@ -141,11 +150,10 @@ def _least(served: Callable[[int], Simulator | None], live: int, most: int) -> t
     for probe in np.unique(probes).tolist():
         if not served(probe * STEP):
             least = probe + 1
-    if least == suffices:
-        return least * STEP, True
+    monotone = least == suffices
     while not served(least * STEP):
         least += 1
-    return least * STEP, False
+    return min(least * STEP, enough), monotone
 
 
 def _up(size: int) -> int:

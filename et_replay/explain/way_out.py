@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from et_replay.events import MemoryHistory
 from et_replay.explain.fit import Fit, find_fit, serve, with_failures_served
 from et_replay.planning import plan_history
+from et_replay.program import Mode
 from et_replay.simulation import PLANNED, allocator_name
 
 ALLOCATORS = (
@@ -90,15 +91,17 @@ def _rank(option: Option) -> tuple[bool, bool, bool, int]:
 
 
 def how_to_set(allocator: str, mode: str) -> str:
-    """Say what to type for an option: an environment variable of the job, or flags of a replay."""
+    """Say what to type: an environment variable for the job, or flags for a replay in a mode.
+
+    PRE_ALLOCATE is the memory of the job itself.
+    """
     name, _, settings = allocator.partition(":")
     if name == "ideal":
         return "the lower bound: no allocator needs less"
     if name == PLANNED:
-        return "et_replay plan" if mode == "" else "--tensor-allocation-mode stalloc"
-    words = [] if mode in ("", "job") else [f"--tensor-allocation-mode {mode}"]
+        return f"--tensor-allocation-mode {mode}" if mode else "a planned arena: et_replay plan"
+    if mode == Mode.LAZY_ALLOCATE.value:
+        return f"--tensor-allocation-mode {mode} --allocator {allocator}"
     if name == "expandable":
         settings = ",".join(filter(None, ["expandable_segments:True", settings]))
-    if settings:
-        words.append(f"{_VARIABLE}={settings}")
-    return ", ".join(words) or "PyTorch's default"
+    return f"{_VARIABLE}={settings}" if settings else "PyTorch's default"

@@ -26,9 +26,11 @@ def history_of(program: Program, mode: Mode | None) -> MemoryHistory:
     It has no recorded addresses.
     """
     if mode is None:
-        events = job_events(program, _JOB_ITERATIONS)
+        iterations = _JOB_ITERATIONS
+        events = job_events(program, iterations)
         makers = {**origins(program), **library_origins(program)}
     else:
+        iterations = 1
         events, makers = allocation_events(program, mode), origins(program)
     return MemoryHistory(
         source=program.trace.source,
@@ -38,6 +40,7 @@ def history_of(program: Program, mode: Mode | None) -> MemoryHistory:
         notes=(*program.trace.notes, *program.notes),
         origins=makers,
         class_rule=CLASS_RULE,
+        operations=[operation.node.name for operation in program.operations] * iterations,
     )
 
 
@@ -47,4 +50,4 @@ def history_of_replay(program: Program, events: AllocationEvents, workspace: int
     history = history_of(program, Mode.PRE_ALLOCATE)
     makers = {**history.origins, len(program.storages): library} if workspace else history.origins
     addresses = np.zeros(len(events), dtype=np.int64)
-    return replace(history, events=events, addresses=addresses, origins=makers)
+    return replace(history, events=events, addresses=addresses, origins=makers, operations=())

@@ -20,7 +20,7 @@ from et_replay.program.program import Program
 from et_replay.program.schedule import Mode, schedule
 from et_replay.replay.first_run import FirstRun
 from et_replay.replay.memory import DeviceMemory, MeasuredMemory, SimulatedMemory
-from et_replay.replay.options import DEFAULT_SIMULATED_MEMORY, ReplayOptions
+from et_replay.replay.options import ReplayOptions
 from et_replay.replay.prepare import Preparer
 from et_replay.replay.prepared import PreparedCall, PreparedOperation, bind_results
 from et_replay.replay.result import (
@@ -34,6 +34,7 @@ from et_replay.replay.result import (
 from et_replay.replay.room import Room
 from et_replay.replay.target import Target, choose_target
 from et_replay.replay.tensor_store import TensorStore
+from et_replay.serving import DEFAULT_DEVICE_MEMORY
 from et_replay.simulation import PlanFigures
 from et_replay.units import format_bytes
 
@@ -124,7 +125,7 @@ class _Replay:
             events,
             self._steps,
             self._options.simulated_allocator,
-            DEFAULT_SIMULATED_MEMORY if capacity is None else capacity,
+            DEFAULT_DEVICE_MEMORY if capacity is None else capacity,
             self._options.other_memory,
             self._options.library_workspace,
             self._plan,

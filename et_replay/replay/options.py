@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from et_replay.errors import UsageError
 from et_replay.planning import Plan
 from et_replay.program.schedule import Mode
+from et_replay.serving import DEFAULT_DEVICE_MEMORY, left_for_torch
 from et_replay.simulation import PLANNED, allocator_name
-
-DEFAULT_SIMULATED_MEMORY = 80 * 2**30
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,7 @@ class ReplayOptions:
         return self.allocator or default
 
     def __post_init__(self) -> None:
+        left_for_torch(self.device_memory or DEFAULT_DEVICE_MEMORY, self.other_memory)
         if self.plan is not None and self.mode is not Mode.STALLOC_PLANNED:
             raise UsageError("--plan needs --tensor-allocation-mode stalloc.")
         planned = allocator_name(self.simulated_allocator) == PLANNED

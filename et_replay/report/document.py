@@ -18,7 +18,7 @@ def failure_object(failure: OutOfMemoryError) -> JsonObject:
         "node_id": failure.node_id,
         "operator": failure.operator,
         "requested_bytes": failure.requested,
-        "capacity_bytes": failure.capacity,
+        "capacity_bytes": failure.limit,
         "allocated_bytes": failure.allocated,
         "reserved_bytes": failure.reserved,
         "largest_free_bytes": failure.largest_free,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ from et_replay.explain.causes import causes
 from et_replay.explain.way_out import how_to_set
 from et_replay.report.document import JsonObject, failure_object
 from et_replay.report.fit import fit_object
+from et_replay.report.segments import segments_text
 from et_replay.report.table import fields, section, table
 from et_replay.units import counted, format_bytes, format_share
 
@@ -21,19 +23,25 @@ _WITHIN = 2
 _ENGINE = "autograd::engine::"
 """Stands around every node of the backward pass, and repeats the node's name."""
 _COLUMNS = 64
+_WIDTH = 110
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _AROUND = 200
 """Events before the moment, and after it, whose memory the JSON has."""
 
 
-def explanation_text(explanation: Explanation) -> str:
-    """Write what was live, where the reserved bytes were, why it failed, and the way there."""
+def explanation_text(explanation: Explanation, verbose: bool = False) -> str:
+    """Write what was live, where the reserved bytes were, why it failed, and the way there.
+
+    With `verbose` there is a picture of each segment.
+    """
     live = sum(explanation.classes.values())
     parts = [
         section(_title(explanation), f"  {_place(explanation)}"),
         section(f"What was live: {format_bytes(live)}", _live_text(explanation, live)),
         section("Where the reserved memory was", _reserved_text(explanation)),
     ]
+    if verbose:
+        parts.append(section("Segments", segments_text(explanation.segments)))
     reasons = causes(explanation)
     if reasons:
         parts.append(section("Why it did not fit", "\n".join(f"  {text}" for text in reasons)))
@@ -46,23 +54,23 @@ def way_out_text(options: Sequence[Option]) -> str:
     """Write what would fit, the roomiest first."""
     capacity = format_bytes(options[0].capacity)
     modes = any(option.mode for option in options)
-    heading = ["allocator", "needs", "with retries", "fits", "room", "how"]
+    heading = ["allocator", "reserves", "least device", "fits", "room", "how"]
     rows = []
     for option in options:
         fit = option.fit
         row = [
             fit.allocator,
-            format_bytes(fit.device_memory) if not fit.undefined else "-",
-            _retries(option),
+            "-" if fit.undefined else format_bytes(fit.device_memory),
+            "-" if fit.undefined else format_bytes(fit.least),
             _verdict(option),
-            format_bytes(option.room) if not fit.undefined else "-",
+            "-" if fit.undefined else format_bytes(option.room),
             how_to_set(fit.allocator, option.mode),
         ]
         rows.append([option.mode or "-", *row] if modes else row)
     if modes:
         heading = ["mode", *heading]
-    body = table(heading, rows, right=("needs", "with retries", "room"))
-    return section(f"What would fit {capacity}", body)
+    body = table(heading, rows, right=("reserves", "least device", "room"))
+    return section(f"What would fit {capacity}", f"{_advice(options)}{body}")
 
 
 def explanation_object(explanation: Explanation) -> JsonObject:
@@ -165,7 +173,7 @@ def _live_text(explanation: Explanation, live: int) -> str:
         ],
         right=("bytes", "share", "blocks"),
     )
-    rule = f"\n  {explanation.class_rule}" if explanation.class_rule else ""
+    rule = "".join(f"\n  {line}" for line in textwrap.wrap(explanation.class_rule, _WIDTH))
     if all(group.origin.maker == "-" for group in explanation.groups):
         return f"{classes}\n  The file does not tell who made them."
     return f"{classes}{rule}\n{_groups_text(explanation, live)}"
@@ -253,11 +261,14 @@ def _timeline_object(explanation: Explanation) -> JsonObject:
     }
 
 
-def _retries(option: Option) -> str:
-    fit = option.fit
-    if fit.undefined or fit.least >= fit.device_memory:
-        return "-"
-    return format_bytes(fit.least)
+def _advice(options: Sequence[Option]) -> str:
+    """Say so where no allocator fits, and what comes nearest."""
+    real = [o for o in options if o.fit.allocator != "ideal" and not o.fit.undefined]
+    if not real or any(option.fits for option in real):
+        return ""
+    nearest = min(real, key=lambda option: option.fit.least)
+    text = f"  Nothing: the least device is {format_bytes(nearest.fit.least)}, with"
+    return f"{text} {how_to_set(nearest.fit.allocator, nearest.mode)}.\n"
 
 
 def _verdict(option: Option) -> str:

@@ -11,7 +11,7 @@ from et_replay.report.other_memory import other_memory_text
 from et_replay.report.table import fields, table
 from et_replay.units import format_bytes
 
-_HEADING = ("allocator", "device memory", "with retries", "retries", "peak allocated", "note")
+_HEADING = ("allocator", "device memory", "least device", "retries", "peak allocated", "note")
 _NUMBERS = _HEADING[1:5]
 
 
@@ -48,7 +48,7 @@ def fit_object(fit: Fit, other_memory: int = 0) -> JsonObject:
     return {
         "allocator": fit.allocator,
         "device_memory_bytes": fit.device_memory + other_memory if known else None,
-        "device_memory_with_retries_bytes": fit.least + other_memory if known else None,
+        "least_device_memory_bytes": fit.least + other_memory if known else None,
         "retries": fit.retries if known else None,
         "monotone": fit.monotone,
         "peak_allocated_bytes": fit.peak_allocated if known else None,
@@ -92,13 +92,12 @@ def _summary(report: FitReport) -> Iterator[tuple[str, str]]:
 def _row(fit: Fit, other: int) -> tuple[str, ...]:
     if fit.undefined:
         return fit.allocator, "-", "-", "-", "-", f"undefined in torch: {fit.undefined}"
-    same = fit.least >= fit.device_memory
-    note = "" if fit.monotone else "some sizes in between fail"
+    note = "" if fit.monotone else "some sizes below the least serve, or above it fail"
     return (
         fit.allocator,
         format_bytes(fit.device_memory + other),
-        "-" if same else format_bytes(fit.least + other),
-        "-" if same else str(fit.retries),
+        format_bytes(fit.least + other),
+        str(fit.retries),
         format_bytes(fit.peak_allocated),
         note,
     )

@@ -38,11 +38,11 @@ class HistoryReport:
     options: Sequence[Option]
 
 
-def history_text(report: HistoryReport) -> str:
+def history_text(report: HistoryReport, verbose: bool = False) -> str:
     """Summarise what was served; after that, the failure or the peak, and what would fit."""
     parts = [fields(_summary(report))]
     if report.explanation is not None:
-        parts.append(explanation_text(report.explanation))
+        parts.append(explanation_text(report.explanation, verbose))
     if report.options:
         parts.append(way_out_text(report.options))
     return "\n".join(parts)
@@ -97,6 +97,8 @@ def _summary(report: HistoryReport) -> Iterator[tuple[str, str]]:
 def _failures_text(report: HistoryReport) -> str:
     if report.served.undefined:
         return f"undefined in torch: {report.served.undefined}"
+    if not len(report.history.events):
+        return "there is no event to serve: the state alone is shown"
     if report.failure is None:
         return "none: every request is served (--explain peak explains the peak)"
     failures = report.failure.failures

@@ -29,11 +29,12 @@ def replay_text(
     result: ReplayResult,
     explanation: Explanation | None = None,
     ways_out: Sequence[Option] = (),
+    verbose: bool = False,
 ) -> str:
     """Summarise a replay: what ran where, coverage, time, memory, and what stood in the way."""
     parts = [fields(_summary(result))]
     if explanation is not None:
-        parts.append(explanation_text(explanation))
+        parts.append(explanation_text(explanation, verbose))
     elif result.out_of_memory is not None:
         failure = result.out_of_memory
         parts.append(section(str(failure), _failure_text(result, failure)))

@@ -20,7 +20,7 @@ def explained(made: MemoryHistory, capacity: int) -> Explanation:
 
 def test_what_lives_and_the_request_may_be_more_than_the_device() -> None:
     (text,) = causes(explained(history((ALLOC, 0, 60 * MIB), (ALLOC, 1, 50 * MIB)), 100 * MIB))
-    assert text.startswith("What is live and the request ask for 10.0 MiB more than the device")
+    assert text.startswith("What is live and the request ask for 10.0 MiB more than there is")
 
 
 def test_no_allocator_is_ruled_out_for_rests_that_only_this_one_leaves() -> None:

@@ -1,0 +1,53 @@
+"""A history and allocators in; their memory maps, and the page of them, out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from et_replay.commands.output import say, write_whole
+from et_replay.errors import EtReplayError, OutOfMemoryError, UndefinedBehaviorError
+from et_replay.events import MemoryHistory
+from et_replay.memory_map import MemoryMap, map_memory
+from et_replay.planning import Plan, plan_history
+from et_replay.report.page import page
+from et_replay.simulation import PLANNED, allocator_name
+
+
+def maps_of(
+    history: MemoryHistory,
+    allocators: Sequence[str],
+    capacity: int,
+    torch_version: str,
+    plan: Plan | None = None,
+) -> list[MemoryMap]:
+    """Map the memory of `history` under every allocator that can serve it at all.
+
+    Of the others it is said why not; raises their error where none can.
+    """
+    maps: list[MemoryMap] = []
+    error: EtReplayError | None = None
+    for allocator in allocators:
+        planned = allocator_name(allocator) == PLANNED
+        try:
+            maps.append(
+                map_memory(
+                    history,
+                    allocator,
+                    capacity,
+                    torch_version=torch_version,
+                    plan=(plan or plan_history(history)) if planned else None,
+                )
+            )
+        except (OutOfMemoryError, UndefinedBehaviorError) as failure:
+            error = failure
+            say(f"warning: {allocator} is left out: {failure}")
+    if error is not None and not maps:
+        raise error
+    return maps
+
+
+def write_page(maps: Sequence[MemoryMap], path: str, force: bool) -> None:
+    """Write the page of the maps as a whole or not at all."""
+    write_whole(Path(path), page(maps).encode(), force)
+    say(f"Written {path}")

@@ -1,0 +1,137 @@
+"""`et_replay timeline`: memory over time as a page, pictures, a snapshot, a trace or a table."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from et_replay.commands import options
+from et_replay.commands.inputs import add_inputs, inputs_of
+from et_replay.commands.output import check_destination, say, warn, write_result, write_whole
+from et_replay.commands.pages import maps_of
+from et_replay.comparison import reproduce
+from et_replay.errors import UsageError
+from et_replay.memory_map import MemoryMap
+from et_replay.program import JOB, Mode
+from et_replay.report.document import document
+from et_replay.report.event_table import event_table
+from et_replay.report.page import page
+from et_replay.report.perfetto import perfetto_trace
+from et_replay.report.plot import plot
+from et_replay.report.snapshot import snapshot_pickle
+from et_replay.report.timeline import timeline_objects, timeline_text
+from et_replay.serving import capacity_for
+from et_replay.simulation import NEWEST_VERSION, PLANNED, Simulator
+
+_PAGE = ".html"
+_DEFAULT = ("native", "expandable", PLANNED)
+
+
+def _snapshot(each: MemoryMap) -> bytes:
+    return snapshot_pickle(each.state, each.entries, each.allocator.partition(":")[2])
+
+
+_FORMS: Mapping[str, Callable[[MemoryMap], bytes]] = {
+    ".png": lambda each: plot(each, "png"),
+    ".svg": lambda each: plot(each, "svg"),
+    ".pickle": _snapshot,
+    ".perfetto.json": lambda each: perfetto_trace(each).encode(),
+    ".csv": lambda each: event_table(each).encode(),
+}
+"""What a file's name ends in, and how the map of one allocator is written there."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a timeline."""
+    add_inputs(parser)
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help=f"what to write, told by how its name ends: {_PAGE} (one page, all allocators as "
+        f"tabs), {', '.join(_FORMS)} (one allocator) (default: the input's name with {_PAGE})",
+    )
+    parser.add_argument(
+        "--allocator",
+        action="append",
+        metavar="NAME[:SETTINGS]",
+        help="an allocator, repeatable, as et_replay compare takes it (default: "
+        f"{', '.join(_DEFAULT)} on a page, else native)",
+    )
+    parser.add_argument(
+        "--tensor-allocation-mode",
+        choices=(JOB, *(mode.value for mode in Mode)),
+        default=JOB,
+        help="for execution traces: the job as it was, or a replay's lifetimes (default: job)",
+    )
+    parser.add_argument(
+        "--torch-version",
+        metavar="X.Y",
+        help="whose allocator to imitate, 2.7 to 2.14 (default: what the file tells, else newest)",
+    )
+    parser.add_argument(
+        "--device-memory",
+        type=options.size,
+        metavar="SIZE",
+        help="capacity of the device, such as 24GiB (default: what the file proves, else 80GiB)",
+    )
+    options.add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show memory over time: the map of addresses, the stack of live bytes, peak and failures."""
+    inputs = inputs_of(arguments, Mode.LAZY_ALLOCATE)
+    if len(inputs) != 1:
+        raise UsageError(f"A timeline is of one input, got {len(inputs)}; give one --trace.")
+    source = inputs[0]
+    output = arguments.output or f"{_stem(source.path)}{_PAGE}"
+    form = _form_of(output)
+    allocators = _allocators(arguments, output, form)
+    check_destination(output, arguments.force, source.path, "--output")
+    check_destination(arguments.json, arguments.force, source.path)
+    history = source.history()
+    warn(history.notes, arguments.quiet)
+    check = reproduce(history, arguments.torch_version)
+    version = check.torch_version if check is not None else arguments.torch_version
+    capacity = capacity_for(history, arguments.device_memory)
+    maps = maps_of(history, allocators, capacity, version or NEWEST_VERSION)
+    content = _FORMS[form](maps[0]) if form else page(maps).encode()
+    write_whole(Path(output), content, arguments.force)
+    write_result(
+        timeline_text(maps),
+        document("timeline", timeline_objects(maps, output)),
+        arguments.json,
+        arguments.force,
+    )
+    say(f"Written {output}")
+    return 0
+
+
+def _allocators(arguments: argparse.Namespace, output: str, form: str) -> tuple[str, ...]:
+    default = _DEFAULT[:1] if form else _DEFAULT
+    allocators = tuple(dict.fromkeys(arguments.allocator or default))
+    for allocator in allocators:
+        Simulator(allocator, torch_version=arguments.torch_version)  # refuses what there is not
+    if form and len(allocators) > 1:
+        raise UsageError(f"{output} shows one allocator, got {len(allocators)}; only {_PAGE} more.")
+    return allocators
+
+
+def _form_of(output: str) -> str:
+    """Return the ending that tells the form of a file; "" for a page."""
+    if output.endswith(_PAGE):
+        return ""
+    for form in _FORMS:
+        if output.endswith(form):
+            return form
+    known = ", ".join((_PAGE, *_FORMS))
+    raise UsageError(f"--output {output}: expected a name that ends in {known}.")
+
+
+def _stem(path: str) -> str:
+    if path == "-":
+        return "timeline"
+    name = Path(path).name
+    for suffix in (".gz", ".xz", ".zst", ".json", ".pickle", ".pkl", ".csv"):
+        name = name.removesuffix(suffix)
+    return name or "timeline"
