@@ -54,12 +54,14 @@ def test_a_tab_shows_the_other_allocator_on_the_same_time_axis(
     opened: Open, maps: list[MemoryMap]
 ) -> None:
     window = opened(page(maps))
-    before = window.execute_script("return [et_replay.view.from, et_replay.view.to]")
+    window.find_element("css selector", "#map canvas.over").send_keys("p", "+", "+")
+    before = window.execute_script("return [et_replay.view.first, et_replay.view.last]")
+    assert 0 < before[0] < before[1]
     native, expandable = window.find_elements("css selector", "[role=tab]")
     expandable.click()
     assert expandable.get_attribute("aria-selected") == "true"
     assert native.get_attribute("aria-selected") == "false"
-    assert window.execute_script("return [et_replay.view.from, et_replay.view.to]") == before
+    assert window.execute_script("return [et_replay.view.first, et_replay.view.last]") == before
     shown = window.execute_script("return et_replay.totals(3106)")
     assert shown["reserved"] == maps[1].timeline.reserved[3106]
 

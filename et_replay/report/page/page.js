@@ -12,14 +12,18 @@ function bytesOf(text) {
   for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
   return bytes;
 }
-const i32 = text => new Int32Array(bytesOf(text || "").buffer);
-const f64 = text => new Float64Array(bytesOf(text || "").buffer);
+// Numbers come as the bytes of a column; `types` says of which kind each is.
+function columns(source, types) {
+  return Object.fromEntries(Object.entries(types).map(
+    ([name, type]) => [name, new type(bytesOf(source?.[name] || "").buffer)]));
+}
+const BOXES = {start: Int32Array, end: Int32Array, y: Float64Array, size: Float64Array};
 
-function lowerBound(sorted, value) {
+function lowerBound(sorted, value, key = item => item) {
   let low = 0, high = sorted.length;
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if (sorted[middle] < value) low = middle + 1; else high = middle;
+    if (key(sorted[middle]) < value) low = middle + 1; else high = middle;
   }
   return low;
 }
@@ -31,7 +35,7 @@ function sortByStart(columns) {
   for (const name of Object.keys(columns)) columns[name] = columns[name].map((_, i, all) => all[order[i]]);
 }
 
-function orderByEnd(end, rows) { // a counting sort: a million blocks in some milliseconds
+function orderByEnd(end) { // a counting sort: a million blocks in some milliseconds
   const place = new Int32Array(rows + 2), order = new Int32Array(end.length);
   for (const row of end) place[row + 1]++;
   for (let row = 0; row <= rows; row++) place[row + 1] += place[row];
@@ -50,25 +54,18 @@ const rows = Math.max(1, data.rows);
 const classes = data.classes;
 const makers = data.origins.maker, withins = data.origins.within;
 const classOfOrigin = bytesOf(data.origins.class || "");
-const steps = {row: i32(data.steps?.row), name: i32(data.steps?.name), node: f64(data.steps?.node),
-               names: data.steps?.names || []};
+const steps = {...data.steps, ...columns(data.steps, {row: Int32Array, name: Int32Array, node: Float64Array})};
 
 function readMap(source) {
-  const {start, end, y, size, requested, origin} = source.blocks;
-  const blocks = {start: i32(start), end: i32(end), y: f64(y), size: f64(size),
-                  requested: f64(requested), origin: i32(origin)};
+  const blocks = columns(source.blocks, {...BOXES, requested: Float64Array, origin: Int32Array});
   sortByStart(blocks);
-  const {segments: held, ranges: reached} = source;
-  const segments = {start: i32(held.start), end: i32(held.end), y: f64(held.y), size: f64(held.size),
-                    small: bytesOf(held.small || ""), stream: f64(held.stream), pool: i32(held.pool)};
-  const ranges = {y: f64(reached.y), address: f64(reached.address), size: f64(reached.size)};
-  const allocated = f64(source.allocated), reserved = f64(source.reserved);
+  const segments = columns(source.segments, BOXES);
   let top = 1;
-  for (let s = 0; s < segments.y.length; s++) top = Math.max(top, segments.y[s] + segments.size[s]);
-  for (let b = 0; b < blocks.y.length; b++) top = Math.max(top, blocks.y[b] + blocks.size[b]);
-  const kind = Uint8Array.from(blocks.origin, o => classOfOrigin[o]);
-  return {source, blocks, segments, ranges, allocated, reserved, top, kind,
-          byEnd: orderByEnd(blocks.end, rows), latestEnd: latestEnds(blocks.end),
+  for (const {y, size} of [segments, blocks]) for (let i = 0; i < y.length; i++) top = Math.max(top, y[i] + size[i]);
+  return {source, blocks, segments, top, ...columns(source, {allocated: Float64Array, reserved: Float64Array}),
+          ranges: columns(source.ranges, {y: Float64Array, address: Float64Array}),
+          kind: Uint8Array.from(blocks.origin, origin => classOfOrigin[origin] ?? classes.length - 1),
+          byEnd: orderByEnd(blocks.end), latestEnd: latestEnds(blocks.end),
           peak: Math.min(rows - 1, Math.max(0, source.peak_row ?? 0)), failures: source.failures || []};
 }
 
@@ -108,19 +105,19 @@ function bytesText(size) {
   const digits = power === 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
   return (size < 0 ? "-" : "") + value.toFixed(digits) + " " + UNITS[power];
 }
+function tickText(value, step) { // in the unit of the step where three digits would not tell ticks apart
+  const unit = Math.floor(Math.log2(step) / 10), own = value ? Math.floor(Math.log2(value) / 10) : 0;
+  return step >= 1024 ** own / 4 ? bytesText(value) : `${(value / 1024 ** unit).toLocaleString("en")} ${UNITS[unit]}`;
+}
 const exactly = size => `${size.toLocaleString("en")} bytes`;
 const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 const eventText = row => row < 0 ? "before the first" : `event ${row.toLocaleString("en")}`;
 
 // Names come from files: characters that steer a terminal or turn the text round are replaced.
 const shown = text => String(text ?? "").replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, "\ufffd");
-const short = text => { const whole = shown(text); return whole.length > 120 ? whole.slice(0, 119) + "…" : whole; };
-const makerOf = (map, b) => makers[map.blocks.origin[b]] || "(not known)";
-
-function operationAt(row) {
-  const i = lowerBound(steps.row, row + 1) - 1;
-  return i < 0 ? null : {name: steps.names[steps.name[i]], node: steps.node[i]};
-}
+const short = text => { const whole = shown(text); return whole.length > 80 ? whole.slice(0, 79) + "…" : whole; };
+const makerOf = (map, b) => makers[map.blocks.origin[b]] || (map.blocks.start[b] < 0 ? "(before the first event)" : "(not known)");
+const innermost = within => short(within).split(" > ").pop();
 
 // ---- the page's elements ------------------------------------------------------------------
 
@@ -172,10 +169,11 @@ let theme;
 function readTheme() {
   const style = getComputedStyle(document.documentElement);
   const colour = name => style.getPropertyValue("--" + name).trim();
-  theme = Object.fromEntries(["ink", "quiet", "line", "page", "edge", "mark", "peak", "focus", "muted"].map(name => [name, colour(name)]));
+  theme = Object.fromEntries(["ink", "quiet", "page", "edge", "mark", "peak", "focus", "muted"].map(name => [name, colour(name)]));
   const empty = colour("empty"), black = "#000000";
   theme.empty = packed(parts(empty));
-  theme.outline = packed(parts(theme.edge));
+  theme.outline = packed(parts(colour("outline")));
+  theme.held = packed(parts(theme.edge));
   theme.free = tile(parts(colour("free")), parts(colour("hatch")), rising);
   theme.off = tile(parts(theme.muted), parts(theme.muted), () => false);
   const each = make => classes.map((_, c) => make(COLOURS[c % 8], PATTERNS[c % 8]));
@@ -186,7 +184,8 @@ function readTheme() {
 
 // ---- painting -----------------------------------------------------------------------------
 
-const GUTTER = 66, RIGHT = 10; // left for the axis' labels, in CSS pixels
+const GUTTER = 84, RIGHT = 10; // left for the axis' labels, in CSS pixels
+const FONT = "12px system-ui, sans-serif";
 
 class Plot { // two canvases, one for the picture and one for what follows the mouse
   constructor(id, bottom) {
@@ -210,18 +209,14 @@ class Plot { // two canvases, one for the picture and one for what follows the m
     this.owner = new Int32Array(this.columns * this.lines); // whose a pixel is: block + 1, 0 for none
   }
   clear(colour) { this.pixels.fill(colour); this.owner.fill(0); }
-  fill(left, top, right, bottom, pattern, owner = 0) {
-    const {pixels, columns} = this;
+  fill(left, top, right, bottom, pattern, owner = 0, onlyFree = false) { // onlyFree: where no block is yet
+    const {pixels, owner: owners, columns} = this;
     for (let y = top; y < bottom; y++) {
-      const line = y * columns, row = (y & 7) << 3;
-      for (let x = left; x < right; x++) pixels[line + x] = pattern[row | x & 7];
-      if (owner) this.owner.fill(owner, line + left, line + right);
-    }
-  }
-  fillFree(left, top, right, bottom, pattern, owner) { // only where no block is painted yet
-    for (let y = top; y < bottom; y++) {
-      for (let x = left, i = y * this.columns + x; x < right; x++, i++) {
-        if (!this.owner[i]) { this.pixels[i] = pattern[(y & 7) << 3 | x & 7]; this.owner[i] = owner; }
+      const row = (y & 7) << 3;
+      for (let x = left, i = y * columns + left; x < right; x++, i++) {
+        if (onlyFree && owners[i]) continue;
+        pixels[i] = pattern[row | x & 7];
+        owners[i] = owner;
       }
     }
   }
@@ -230,7 +225,7 @@ class Plot { // two canvases, one for the picture and one for what follows the m
   pen(canvas) { // draws in CSS pixels, with the plot's corner at 0, 0
     const pen = canvas.getContext("2d");
     pen.setTransform(this.scale, 0, 0, this.scale, GUTTER * this.scale, 0);
-    pen.font = "12px system-ui, sans-serif";
+    pen.font = FONT;
     pen.textBaseline = "middle";
     return pen;
   }
@@ -276,13 +271,12 @@ function paintBlock(map, b) {
   const plot = plots.map, {start, end, y, size} = map.blocks;
   if (!place(plot, start[b], end[b], y[b], size[b])) return;
   const {left, top, right, bottom, thin} = box, pattern = patternOf(map, b);
-  if (thin && !(view.matches && shows(map, b))) return plot.fillFree(left, top, right, bottom, pattern, b + 1);
-  plot.fill(left, top, right, bottom, pattern, b + 1);
+  plot.fill(left, top, right, bottom, pattern, b + 1, thin && !(view.matches && shows(map, b)));
   if (right - left > 3 && bottom - top > 3) { // a rim on two sides tells neighbours apart
     const colour = pattern === theme.bright[map.kind[b]] ? theme.rim[map.kind[b]] : pattern[0];
     plot.across(left, right, bottom - 1, colour);
     plot.down(top, bottom, right - 1, colour);
-    if (right - left > 56 * plot.scale && bottom - top > 14 * plot.scale) named.push([b, left, top, right, bottom]);
+    if (right - left > 56 * plot.scale && bottom - top > 13 * plot.scale) named.push([b, left, top, right, bottom]);
   }
 }
 
@@ -296,7 +290,7 @@ function drawMap(map) {
   eachAlive(map, first, last, b => { if (!view.matches || !shows(map, b)) paintBlock(map, b); });
   if (view.matches) eachAlive(map, first, last, b => { if (shows(map, b)) paintBlock(map, b); }); // over the others
   eachSegment(map, s => {
-    if (box.bottom - box.top < 4) return;
+    if (box.bottom - box.top < 5) return; // no room for a line on either side
     plot.across(box.left, box.right, box.top, theme.outline);
     plot.across(box.left, box.right, box.bottom - 1, theme.outline);
     if (map.segments.start[s] > view.first) plot.down(box.top, box.bottom, box.left, theme.outline);
@@ -336,16 +330,18 @@ function chip(pen, text, x, y, ink, ground, opacity = 1) { // text on a ground o
 }
 
 function byteAxis(pen, plot, low, high, title) {
-  const step = 2 ** Math.ceil(Math.log2(Math.max(1, (high - low) / Math.max(2, plot.height / 42))));
+  const step = 2 ** Math.ceil(Math.log2(Math.max(1, (high - low) / Math.max(2, plot.height / 34))));
   pen.fillStyle = theme.quiet;
+  pen.font = "11px system-ui, sans-serif"; // the longest is of eight digits
   pen.textAlign = "right";
   for (let value = Math.ceil(low / step) * step; value <= high; value += step) {
     const y = (high - value) / (high - low) * plot.height;
     pen.fillRect(-4, y, 4, 1);
-    if (y > 18 && y < plot.height + 3) pen.fillText(bytesText(value), -7, Math.min(plot.height - 6, y));
+    if (y > 18 && y < plot.height + 3) pen.fillText(tickText(value, step), -7, Math.min(plot.height - 6, y));
   }
   pen.fillText(title, -7, 7);
   pen.textAlign = "left";
+  pen.font = FONT;
 }
 
 function eventAxis(pen, plot) {
@@ -363,26 +359,28 @@ function eventAxis(pen, plot) {
 }
 
 function marks(pen, plot, map, worded) { // the peak and the failures, lines with labels that keep apart
-  const all = map.failures.map(failure => [failure.row, worded && failure.requested_bytes
-    ? `out of memory: wanted ${bytesText(failure.requested_bytes)}` : "out of memory", theme.mark]);
+  const all = map.failures.map(({row, requested_bytes: wanted}) =>
+    [row, worded && wanted ? `out of memory: wanted ${bytesText(wanted)}` : "out of memory", theme.mark]);
   all.push([map.peak, worded ? `peak ${bytesText(map.source.peak_allocated_bytes)}` : "peak", theme.peak]);
-  const ends = [-Infinity, -Infinity, -Infinity]; // of the labels in each of three lines
-  let lastX = -Infinity;
+  const ends = [-Infinity, -Infinity, -Infinity], labels = []; // of the labels in each of three lines
+  let last = -Infinity;
   for (const [row, text, colour] of all.sort((a, b) => a[0] - b[0])) {
-    if (row < view.first - 1 || row >= view.last) continue;
-    const x = Math.max(0, xOf(plot, row + .5));
-    if (x - lastX < .7 && colour === theme.mark) continue; // thousands of failures: one a pixel
-    lastX = x;
-    pen.fillStyle = theme.page; // a light line under a dark one is seen on any colour
-    pen.fillRect(x - 1.5, 0, 4, plot.height);
-    pen.fillStyle = colour;
-    pen.fillRect(x - .5, 0, 2, plot.height);
-    const width = pen.measureText(text).width + 6, left = Math.max(2, Math.min(x + 5, plot.width - width));
+    const x = xOf(plot, row + .5);
+    if (x < 0 || x > plot.width || (x - last < .7 && colour === theme.mark)) continue; // one a pixel is enough
+    if (x - last > 5) { // a light line under a dark one is seen on any colour
+      pen.fillStyle = theme.page;
+      pen.fillRect(x - 1.5, 0, 4, plot.height);
+    }
+    pen.fillStyle = colour; // where failures crowd, all but the first are short, not to hide the blocks
+    pen.fillRect(x - .5, 0, 2, x - last < 5 && colour === theme.mark ? 8 : plot.height);
+    last = x;
+    const width = pen.measureText(text).width + 6, left = x + 5 + width > plot.width ? x - width - 3 : x + 5;
     const line = ends.findIndex(end => end < left);
-    if (line < 0) continue;
+    if (line < 0 || (line > 0 && labels.at(-1)[0] === text)) continue; // a cluster is named once
     ends[line] = left + width + 4;
-    chip(pen, text, left + 2, 9 + 16 * line, colour, theme.page);
+    labels.push([text, left + 2, 9 + 16 * line, colour]);
   }
+  for (const [text, x, y, colour] of labels) chip(pen, text, x, y, colour, theme.page);
 }
 
 // ---- the stack ----------------------------------------------------------------------------
@@ -395,12 +393,7 @@ class RunningSums {
     this.sums = new Float64Array(2 * classes.length);
     eachAlive(map, row, row + 1, b => this.add(b, 1));
     this.started = lowerBound(map.blocks.start, row + 1);
-    let low = 0, high = map.byEnd.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (map.blocks.end[map.byEnd[middle]] <= row) low = middle + 1; else high = middle;
-    }
-    this.ended = low;
+    this.ended = lowerBound(map.byEnd, row + 1, b => map.blocks.end[b]);
   }
   add(b, sign) {
     const place = this.map.kind[b] + (shows(this.map, b) ? 0 : classes.length);
@@ -426,14 +419,10 @@ function rowOfColumn(map, column) {
   return perColumn < 1 ? row : highestRow(map.allocated, row, Math.min(rows, Math.max(row + 1, Math.floor(from + perColumn))));
 }
 
-function stackTop(map) { // the capacity is drawn where it does not press the rest flat
-  const most = Math.max(1, map.source.peak_reserved_bytes, map.source.peak_allocated_bytes);
-  const capacity = map.source.capacity_bytes || 0;
-  return {top: 1.12 * (capacity <= 2 * most ? Math.max(most, capacity) : most), far: capacity > 2 * most, capacity};
-}
-
 function drawStack(map) {
-  const plot = plots.stack, {top, far, capacity} = stackTop(map);
+  const plot = plots.stack, {peak_reserved_bytes: reserved, peak_allocated_bytes: allocated} = map.source;
+  const most = Math.max(1, reserved, allocated), capacity = map.source.capacity_bytes || 0;
+  const far = capacity > 2 * most, top = 1.12 * (far ? most : Math.max(most, capacity)); // far: it would press the rest flat
   plot.clear(theme.empty);
   const sums = new RunningSums(map, rowOfColumn(map, 0)), lineOf = bytes => Math.round(plot.lines * (1 - bytes / top));
   let before = -1;
@@ -450,13 +439,15 @@ function drawStack(map) {
       below += bytes;
     }
     const line = lineOf(map.reserved[row]), from = before < 0 ? line : Math.min(before, line);
-    plot.down(Math.max(0, from - 1), Math.min(plot.lines, Math.max(before, line) + 1), column, theme.outline);
+    plot.down(Math.max(0, from - 1), Math.min(plot.lines, Math.max(before, line) + 1), column, theme.held);
     before = line;
   }
   const pen = plot.show();
   byteAxis(pen, plot, 0, top, "bytes");
   eventAxis(pen, plot);
   if (capacity) drawCapacity(pen, plot, capacity, far, top);
+  const held = map.reserved[rowOfColumn(map, Math.floor(plot.columns * .9))] || 0;
+  chip(pen, "reserved", plot.width * .9 - 50, plot.height * (1 - held / top) - 10, theme.ink, theme.page, .7);
   marks(pen, plot, map, true);
 }
 
@@ -471,7 +462,7 @@ function drawCapacity(pen, plot, capacity, far, top) {
   pen.lineTo(plot.width, y);
   pen.stroke();
   pen.setLineDash([]);
-  chip(pen, text, plot.width - pen.measureText(text).width - 4, y + 9, theme.mark, theme.page);
+  chip(pen, text, 6, y + 10, theme.mark, theme.page);
 }
 
 // ---- what follows the mouse ---------------------------------------------------------------
@@ -527,8 +518,8 @@ function fillPanel() {
   const allocated = map.allocated[row] ?? 0, reserved = map.reserved[row] ?? 0;
   $("moment").textContent = `At event ${row.toLocaleString("en")}` + (row === map.peak ? ", the peak" : "") +
     (view.held ? " (held: Esc lets go)" : "");
-  const step = operationAt(row);
-  $("during").textContent = failed ? shown(failed.message) : step ? `in ${shown(step.name)}, node ${step.node}` : "";
+  const step = lowerBound(steps.row, row + 1) - 1, operation = shown(steps.names?.[steps.name[step]]);
+  $("during").textContent = failed ? shown(failed.message) : step < 0 ? "" : `in ${operation}, node ${steps.node[step]}`;
   $("during").className = failed ? "failed" : "";
   describe($("totals"), [["live", bytesText(allocated), exactly(allocated)], ["reserved", bytesText(reserved), exactly(reserved)],
     ["reserved, not allocated", bytesText(reserved - allocated), exactly(reserved - allocated)]]);
@@ -570,7 +561,7 @@ function largestRows(map, alive) { // [bytes, block to select, text of the last 
 function fillTable(map, alive) {
   const body = $("largest").tBodies[0], focused = [...body.rows].indexOf(document.activeElement);
   $("since").textContent = view.grouped ? "blocks" : "since";
-  body.replaceChildren(...largestRows(map, alive.slice()).map(([bytes, b, last], i) => {
+  body.replaceChildren(...largestRows(map, alive).map(([bytes, b, last], i) => {
     const line = element("tr", undefined, {tabIndex: i === Math.max(0, focused) ? 0 : -1});
     line.dataset.block = b;
     line.setAttribute("aria-selected", b === view.selected);
@@ -579,7 +570,7 @@ function fillTable(map, alive) {
     kind.append(swatch, classes[map.kind[b]]);
     const maker = shown(makerOf(map, b)), within = shown(withins[map.blocks.origin[b]]);
     line.append(element("td", bytesText(bytes), {title: exactly(bytes)}), kind, element("td", short(maker), {title: maker}),
-                element("td", short(within), {title: within}), element("td", last));
+                element("td", innermost(withins[map.blocks.origin[b]]), {title: within}), element("td", last));
     return line;
   }));
   if (focused >= 0) body.rows[Math.min(focused, body.rows.length - 1)]?.focus();
@@ -589,7 +580,7 @@ function fillFound(map, alive) {
   if (!view.matches) { $("found").textContent = ""; return; }
   let bytes = 0, live = 0, all = 0;
   for (const b of alive) if (shows(map, b)) { bytes += map.blocks.size[b]; live++; }
-  for (const origin of map.blocks.origin) all += view.matches[origin];
+  for (const origin of map.blocks.origin) all += view.matches[origin] ?? 0;
   $("found").textContent = `${count(all, "block")}; at the cursor ${live.toLocaleString("en")}, ${bytesText(bytes)}` + (all ? " (n, N: next, previous)" : "");
 }
 
@@ -602,7 +593,7 @@ function fillFigures(map) {
     ["failures", map.failures.length.toLocaleString("en")]];
   if (blocks.start[made] === peak) {
     const maker = shown(makerOf(map, made));
-    figures.push([`peak reached at event ${peak.toLocaleString("en")} by`, `${short(maker)}, ${bytesText(blocks.size[made])}`, maker]);
+    figures.push([`peak reached at event ${peak.toLocaleString("en")} by`, `${bytesText(blocks.size[made])}, ${short(maker)}`, maker]);
   }
   describe($("figures"), figures);
   $("failures").hidden = !map.failures.length;
@@ -652,13 +643,10 @@ function setHeights(low, high) {
   redraw();
 }
 const pan = share => setRange(view.first + share * span(), view.last + share * span());
-const panHeights = share => { const by = share * (view.high - view.low); setHeights(view.low + by, view.high + by); };
-function zoom(factor, around) {
-  setRange(around - (around - view.first) * factor, around + (view.last - around) * factor);
-}
-function zoomHeights(factor, around) {
-  setHeights(around - (around - view.low) * factor, around + (view.high - around) * factor);
-}
+const panHeights = (share, by = share * (view.high - view.low)) => setHeights(view.low + by, view.high + by);
+const scaled = (low, high, factor, around) => [around - (around - low) * factor, around + (high - around) * factor];
+const zoom = (factor, around) => setRange(...scaled(view.first, view.last, factor, around));
+const zoomHeights = (factor, around) => setHeights(...scaled(view.low, view.high, factor, around));
 function showAll() { setRange(0, rows); setHeights(0, mapOf(view.tab).top); }
 const middle = () => view.cursor >= view.first && view.cursor < view.last ? view.cursor + .5 : (view.first + view.last) / 2;
 function middleHeight() {
@@ -668,6 +656,7 @@ function middleHeight() {
 
 function moveTo(row, held = true) { // the cursor; held, the mouse no longer moves it
   view.cursor = Math.max(0, Math.min(rows - 1, row));
+  view.hovered = -1;
   view.held = held;
   if (view.cursor < view.first || view.cursor >= view.last) setRange(view.cursor + .5 - span() / 2, view.cursor + .5 + span() / 2);
   follow();
@@ -675,7 +664,6 @@ function moveTo(row, held = true) { // the cursor; held, the mouse no longer mov
 
 function select(b) {
   view.selected = b;
-  view.hovered = -1;
   if (b < 0) return follow();
   const {start, end, y, size} = mapOf(view.tab).blocks;
   if (y[b] >= view.high || y[b] + size[b] <= view.low) panHeights((y[b] + size[b] / 2 - (view.low + view.high) / 2) / (view.high - view.low));
@@ -838,7 +826,7 @@ function pressed(event) {
     return;
   }
   const arrow = event.shiftKey && event.key.startsWith("Arrow") ? "Shift+" : "";
-  const free = target === document.body || target.classList.contains("over");
+  const free = target.matches(event.key === "Enter" ? "body, .over" : "body, .over, button");
   const act = KEYS[event.key] || (free && MOVES[arrow + event.key]);
   if (!act) return;
   event.preventDefault();
