@@ -16,7 +16,7 @@ from et_replay.errors import UsageError
 from et_replay.events import Action, AllocationEvents, MemoryHistory
 from et_replay.formats import open_history, open_trace
 from et_replay.program import Mode, build_program, history_of
-from et_replay.report.snapshot import write_snapshot
+from et_replay.report.snapshot import snapshot_pickle
 
 MIB = 2**20
 TRACES = Path(__file__).resolve().parents[1] / "traces"
@@ -157,7 +157,7 @@ def test_recorded_streams_come_out_again_through_a_snapshot(
         segments, entries, _ = recorded_on_h200(path)
         settings = json.loads(lzma.decompress(path.read_bytes()))["spec"]["conf"]
         file = tmp_path / f"{name}.pickle"
-        write_snapshot(file, segments, entries, settings)
+        file.write_bytes(snapshot_pickle(segments, entries, settings))
         check = reproduce(open_history(file))
         assert check is not None, name
         assert (check.equal, check.first_difference) == (check.compared, None), name

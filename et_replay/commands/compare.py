@@ -14,15 +14,15 @@ from et_replay.commands.output import (
     check_distinct,
     warn,
     write_result,
+    write_whole,
 )
-from et_replay.commands.pages import maps_of, write_page
+from et_replay.commands.pages import maps_of, snapshot_of, write_page
 from et_replay.comparison import compare, reproduce
 from et_replay.errors import OutOfMemoryError, PlanError, UsageError
 from et_replay.planning import Plan, read_plan
 from et_replay.program import Mode
 from et_replay.report.compare import InputReport, compare_objects, compare_text
 from et_replay.report.document import document
-from et_replay.report.snapshot import write_snapshot
 from et_replay.serving import capacity_for
 from et_replay.simulation import ALLOCATORS, PLANNED, Simulator, allocator_name
 
@@ -95,6 +95,7 @@ class _Task:
     device_memory: int | None
     iterations: int
     plan: Plan | None
+    keep_history: bool
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -119,16 +120,14 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.device_memory,
             arguments.iterations,
             plan,
+            keep_history=bool(arguments.page or arguments.snapshot),
         )
         for source in inputs
     ]
     reports = work_on(tasks, _report, arguments)
     for report in reports:
         warn(report.notes, arguments.quiet)
-    if arguments.snapshot:
-        _write_snapshot(tasks[0], reports[0], Path(arguments.snapshot))
-    if arguments.page:
-        _write_page(tasks[0], reports[0], arguments)
+    _write_pictures(reports[0], arguments)
     write_result(
         compare_text(reports),
         document("compare", compare_objects(reports)),
@@ -167,6 +166,7 @@ def _report(task: _Task) -> InputReport:
         addresses=check,
         rows=rows,
         notes=history.notes,
+        history=history if task.keep_history else None,
     )
 
 
@@ -194,21 +194,16 @@ def _read_plan(path: str) -> Plan:
     return plan
 
 
-def _write_page(task: _Task, report: InputReport, arguments: argparse.Namespace) -> None:
-    version = report.rows[0].torch_version
-    maps = maps_of(task.input.history(), task.allocators, report.device_memory, version, task.plan)
-    write_page(maps, arguments.page, arguments.force)
-
-
-def _write_snapshot(task: _Task, report: InputReport, path: Path) -> None:
-    history, row = task.input.history(), report.rows[0]
-    simulator = Simulator(
-        row.allocator,
-        report.device_memory,
-        torch_version=row.torch_version,
-        start=history.segments if row.allocator == "native" else (),
-        record_trace=True,
-        plan=None if row.plan is None else row.plan.columns(),
-    )
-    simulator.run(history.events, keep_going=True)
-    write_snapshot(path, simulator.segments(), simulator.trace(), row.allocator.partition(":")[2])
+def _write_pictures(report: InputReport, arguments: argparse.Namespace) -> None:
+    """Write the page and the snapshot, as far as they are asked for, of the one input."""
+    history = report.history
+    if history is None:
+        return
+    rows = report.rows
+    plan = next((row.plan for row in rows if row.plan is not None), None)
+    names = [row.allocator for row in rows]
+    maps = maps_of(history, names, report.device_memory, rows[0].torch_version, plan)
+    if arguments.page:
+        write_page(maps, arguments.page, arguments.force)
+    if arguments.snapshot:
+        write_whole(Path(arguments.snapshot), snapshot_of(maps[0]), arguments.force)

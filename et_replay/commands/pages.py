@@ -1,4 +1,4 @@
-"""A history and allocators in; their memory maps, and the page of them, out."""
+"""A history and allocators in; their memory maps, and the page or snapshot of them, out."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from et_replay.events import MemoryHistory
 from et_replay.memory_map import MemoryMap, map_memory
 from et_replay.planning import Plan, plan_history
 from et_replay.report.page import page
+from et_replay.report.snapshot import snapshot_pickle
 from et_replay.simulation import PLANNED, allocator_name
 
 
@@ -45,6 +46,11 @@ def maps_of(
     if error is not None and not maps:
         raise error
     return maps
+
+
+def snapshot_of(each: MemoryMap) -> bytes:
+    """Return the memory snapshot that torch would have written of a map's allocator."""
+    return snapshot_pickle(each.state, each.entries, each.allocator.partition(":")[2])
 
 
 def write_page(maps: Sequence[MemoryMap], path: str, force: bool) -> None:

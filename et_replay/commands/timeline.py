@@ -9,7 +9,7 @@ from pathlib import Path
 from et_replay.commands import options
 from et_replay.commands.inputs import add_inputs, inputs_of
 from et_replay.commands.output import check_destination, say, warn, write_result, write_whole
-from et_replay.commands.pages import maps_of
+from et_replay.commands.pages import maps_of, snapshot_of
 from et_replay.comparison import reproduce
 from et_replay.errors import UsageError
 from et_replay.memory_map import MemoryMap
@@ -19,7 +19,6 @@ from et_replay.report.event_table import event_table
 from et_replay.report.page import page
 from et_replay.report.perfetto import perfetto_trace
 from et_replay.report.plot import plot
-from et_replay.report.snapshot import snapshot_pickle
 from et_replay.report.timeline import timeline_objects, timeline_text
 from et_replay.serving import capacity_for
 from et_replay.simulation import NEWEST_VERSION, PLANNED, Simulator
@@ -28,14 +27,10 @@ _PAGE = ".html"
 _DEFAULT = ("native", "expandable", PLANNED)
 
 
-def _snapshot(each: MemoryMap) -> bytes:
-    return snapshot_pickle(each.state, each.entries, each.allocator.partition(":")[2])
-
-
 _FORMS: Mapping[str, Callable[[MemoryMap], bytes]] = {
     ".png": lambda each: plot(each, "png"),
     ".svg": lambda each: plot(each, "svg"),
-    ".pickle": _snapshot,
+    ".pickle": snapshot_of,
     ".perfetto.json": lambda each: perfetto_trace(each).encode(),
     ".csv": lambda each: event_table(each).encode(),
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from et_replay.comparison import AddressCheck, Comparison
+from et_replay.events import MemoryHistory
 from et_replay.report.document import JsonObject, failure_object
 from et_replay.report.plan import arena_note, served_object, served_text
 from et_replay.report.table import fields, table
@@ -27,7 +28,7 @@ _NUMBERS = _HEADING[1:7] + _HEADING[8:]
 
 @dataclass(frozen=True)
 class InputReport:
-    """All rows of one input, and what is known of the input itself."""
+    """All rows of one input, and what is known of the input itself; its history if that is kept."""
 
     input: str
     kind: str
@@ -37,6 +38,7 @@ class InputReport:
     addresses: AddressCheck | None
     rows: Sequence[Comparison]
     notes: Sequence[str]
+    history: MemoryHistory | None = None
 
 
 def compare_text(reports: Sequence[InputReport]) -> str:

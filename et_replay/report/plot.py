@@ -21,11 +21,11 @@ COLOURS = {
     MemoryClass.GRADIENT: "#d55e00",
     MemoryClass.ACTIVATION: "#009e73",
     MemoryClass.OPTIMIZER_STATE: "#cc79a7",
-    MemoryClass.TEMPORARY: "#e69f00",
-    MemoryClass.LIBRARY: "#8c8c8c",
-    MemoryClass.UNKNOWN: "#c8c8c8",
+    MemoryClass.TEMPORARY: "#f0e442",
+    MemoryClass.LIBRARY: "#e69f00",
+    MemoryClass.UNKNOWN: "#999999",
 }
-"""The palette of Okabe and Ito, which colour-blind readers tell apart, and two greys."""
+"""The palette of Okabe and Ito, which colour-blind readers tell apart, and a grey: the page's."""
 _MIB = 2**20
 _SIZE = (7.0, 5.0)  # inches: a text column
 _MOST_ROWS = 4000  # more than there are pixels

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Iterable
-from pathlib import Path
 
 from et_replay.events import BlockState, SegmentState, TraceEntry
 from et_replay.formats.allocator_settings import settings_as_fields
@@ -13,16 +11,6 @@ from et_replay.formats.allocator_settings import settings_as_fields
 # newer pickles are beyond the viewer, which has an unpickler of its own
 _PROTOCOL = 4
 _DEFAULT_POOL = (0, 0)
-
-
-def write_snapshot(
-    path: str | os.PathLike[str],
-    segments: Iterable[SegmentState],
-    entries: Iterable[TraceEntry],
-    settings: str = "",
-) -> None:
-    """Write `snapshot_pickle` to a file."""
-    Path(path).write_bytes(snapshot_pickle(segments, entries, settings))
 
 
 def snapshot_pickle(

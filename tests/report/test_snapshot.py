@@ -14,7 +14,7 @@ from et_replay.formats import open_history
 from et_replay.formats.allocator_settings import settings_as_fields, settings_from_fields
 from et_replay.formats.snapshot_document import SnapshotDocument
 from et_replay.formats.source import read_source
-from et_replay.report.snapshot import snapshot_pickle, write_snapshot
+from et_replay.report.snapshot import snapshot_pickle
 
 MIB = 1 << 20
 A, B = 64 * MIB, 128 * MIB
@@ -52,7 +52,7 @@ VIEWER_OPCODES = {
 def test_reading_back_gives_the_events_and_the_setting(tmp_path):
     path = tmp_path / "snapshot.pickle"
 
-    write_snapshot(path, SEGMENTS, ENTRIES, "max_split_size_mb:64")
+    path.write_bytes(snapshot_pickle(SEGMENTS, ENTRIES, "max_split_size_mb:64"))
     history = open_history(path)
 
     assert history.settings == "max_split_size_mb:64"
@@ -133,7 +133,7 @@ def test_real_history_survives_writing_and_reading(shared_data, tmp_path, name):
     source = shared_data / "workloads" / f"{name}_snapshot.pickle.gz"
     document, path = SnapshotDocument(read_source(source)), tmp_path / "snapshot.pickle"
 
-    write_snapshot(path, document.segments(0), document.entries(0))
+    path.write_bytes(snapshot_pickle(document.segments(0), document.entries(0)))
     one, two = open_history(source), open_history(path)
 
     assert rows(one) == rows(two)
@@ -144,7 +144,7 @@ def test_rebuilt_start_survives_writing_and_reading(shared_data, tmp_path):
     source = shared_data / "snapshots/bcrafton_midlife.pickle"
     document, path = SnapshotDocument(read_source(source)), tmp_path / "snapshot.pickle"
 
-    write_snapshot(path, document.segments(0), document.entries(0))
+    path.write_bytes(snapshot_pickle(document.segments(0), document.entries(0)))
 
     assert open_history(path).segments == open_history(source).segments
     assert rows(open_history(path)) == rows(open_history(source))
