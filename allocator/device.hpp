@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "held_ranges.hpp"
 #include "sizes.hpp"
 
 namespace et_replay {
@@ -58,12 +59,18 @@ class SimulatedDevice final : public Device {
     const Bytes cost = round_up(size, segment_granularity);
     if (cost > available()) return std::nullopt;
     used_ += cost;
-    const Address address = next_segment_;
-    next_segment_ += static_cast<Address>(cost);
-    return recorded_or(address);
+    while (const Address end = held_.end_of_overlap(next_segment_, cost)) next_segment_ = end;
+    const Address address = recorded_or(next_segment_, cost);
+    if (address == next_segment_) next_segment_ += static_cast<Address>(cost);
+    hold(address, cost);
+    return address;
   }
 
-  void release(Address, Bytes size) override { used_ -= round_up(size, segment_granularity); }
+  void release(Address address, Bytes size) override {
+    const Bytes cost = round_up(size, segment_granularity);
+    used_ -= cost;
+    held_.drop(address, cost);
+  }
 
   Address reserve_addresses(Bytes size) override {
     const Address address = next_range_;
@@ -74,14 +81,20 @@ class SimulatedDevice final : public Device {
   std::optional<Address> map(Address address, Bytes size) override {
     if (size > available()) return std::nullopt;
     used_ += size;
-    return recorded_or(address);
+    const Address given = recorded_or(address, size);
+    hold(given, size);
+    return given;
   }
 
-  void unmap(Address, Bytes size) override { used_ -= size; }
+  void unmap(Address address, Bytes size) override {
+    used_ -= size;
+    held_.drop(address, size);
+  }
 
   bool adopt(Address begin, Address end, Bytes size) override {
     if (size > available()) return false;
     used_ += size;
+    hold(begin, static_cast<Bytes>(end - begin));
     const auto unit = static_cast<Address>(range_granularity);
     const Address beyond = (end + unit - 1) / unit * unit;
     next_segment_ = std::max(next_segment_, beyond);
@@ -97,12 +110,21 @@ class SimulatedDevice final : public Device {
   static constexpr Address first_range = 0x600000000000;
   static constexpr Bytes range_granularity = Bytes{1} << 30;
 
-  Address recorded_or(Address address) {
-    return served_ < recorded_.size() ? recorded_[served_++] : address;
+  // Recorded addresses are of another run: where this one has come to differ, they may be in use.
+  Address recorded_or(Address address, Bytes size) {
+    if (served_ == recorded_.size()) return address;
+    const Address recorded = recorded_[served_++];
+    return held_.end_of_overlap(recorded, size) == 0 ? recorded : address;
+  }
+
+  // Without recorded addresses none can come twice.
+  void hold(Address begin, Bytes size) {
+    if (!recorded_.empty()) held_.hold(begin, size);
   }
 
   Bytes capacity_;
   Bytes used_ = 0;
+  HeldRanges held_;
   Address next_segment_ = first_segment;
   Address next_range_ = first_range;
   std::vector<Address> recorded_;

@@ -41,6 +41,7 @@ THIRD_PARTIES = {
 }
 NATIVE_FLOORS = (
     ("sizes", "version", "rank_set", "storage_table"),
+    ("held_ranges",),
     ("problem", "budget", "deadline", "random", "workers"),
     ("address_union", "remaining", "skyline", "sweep", "validate"),
     ("checks",),

@@ -21,6 +21,13 @@ def path(text: str) -> str:
     return text
 
 
+def page(text: str) -> str:
+    """Read the path of a page."""
+    if not text.endswith(".html"):
+        raise argparse.ArgumentTypeError(f"Expected a name that ends in .html, got {text!r}.")
+    return text
+
+
 def size(text: str) -> int:
     """Read a positive size such as 24GiB."""
     try:
@@ -186,6 +193,7 @@ def add_page(parser: argparse.ArgumentParser) -> None:
     """Add the option that writes the page of et_replay timeline as well."""
     parser.add_argument(
         "--page",
+        type=page,
         metavar="FILE",
         help="write memory over time as one HTML page as well, as et_replay timeline does",
     )

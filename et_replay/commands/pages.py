@@ -50,7 +50,13 @@ def maps_of(
 
 def snapshot_of(each: MemoryMap) -> bytes:
     """Return the memory snapshot that torch would have written of a map's allocator."""
-    return snapshot_pickle(each.state, each.entries, each.allocator.partition(":")[2])
+    asked = each.history.events.storage[each.entry_rows].tolist()
+    made = [
+        storage if entry.action in ("alloc", "oom") else -1
+        for storage, entry in zip(asked, each.entries, strict=True)
+    ]
+    settings = each.allocator.partition(":")[2]
+    return snapshot_pickle(each.state, each.entries, settings, each.history.origins, made)
 
 
 def write_page(maps: Sequence[MemoryMap], path: str, force: bool) -> None:

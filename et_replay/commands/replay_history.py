@@ -55,8 +55,8 @@ def replay_history(history: MemoryHistory, arguments: argparse.Namespace) -> int
         options=() if failure is None else find_way_out([Case("", history)], limit, version),
     )
     if arguments.page:
-        names = [allocator] if allocator == "expandable" else [allocator, "expandable"]
-        maps = maps_of(history, names, capacity, served.torch_version, served.plan)
+        names = dict.fromkeys((allocator, "expandable", PLANNED))
+        maps = maps_of(history, tuple(names), capacity, served.torch_version, served.plan)
         write_page(maps, arguments.page, arguments.force)
     write_result(
         history_text(report, arguments.verbose),

@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser)
     parser.add_argument(
         "--output",
+        type=options.path,
         metavar="FILE",
         help=f"what to write, told by how its name ends: {_PAGE} (one page, all allocators as "
         f"tabs), {', '.join(_FORMS)} (one allocator) (default: the input's name with {_PAGE})",
@@ -70,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="capacity of the device, such as 24GiB (default: what the file proves, else 80GiB)",
     )
-    options.add_output(parser)
+    options.add_output(parser, "--json and --output")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from importlib import resources
 import numpy as np
 
 from et_replay import __version__
+from et_replay.errors import OutOfMemoryError
 from et_replay.events import Int64Array, MemoryHistory
 from et_replay.memory_map import MemoryMap
 from et_replay.origins import MemoryClass, Origin
@@ -47,8 +48,8 @@ def page_object(maps: Sequence[MemoryMap]) -> JsonObject:
     return {
         "et_replay": __version__,
         "input": history.source,
-        "kind": history.kind,
-        "rows": len(history.events),
+        "kind": history.kind if len(history.events) else f"{history.kind}, a state without events",
+        "rows": max(1, len(history.events)),
         "steps": _steps(history),
         "classes": [kind.value for kind in _CLASSES],
         "class_rule": history.class_rule,
@@ -107,12 +108,12 @@ def _map_object(each: MemoryMap, origins: _Origins) -> JsonObject:
         "peak_allocated_bytes": each.peak_allocated,
         "peak_reserved_bytes": each.peak_reserved,
         "peak_row": each.peak_row,
-        "failures": [{"row": f.event, **failure_object(f)} for f in each.failures],
-        "allocated": _f64(each.timeline.allocated),
-        "reserved": _f64(each.timeline.reserved),
+        "failures": [_failure(each, failure) for failure in each.failures],
+        "allocated": _f64(_shown(each.timeline.allocated, each.peak_allocated)),
+        "reserved": _f64(_shown(each.timeline.reserved, each.peak_reserved)),
         "blocks": {
             "start": _i32(blocks.start),
-            "end": _i32(blocks.end),
+            "end": _i32(np.maximum(blocks.end, 1)),
             "y": _f64(heights.of(blocks.address)),
             "size": _f64(blocks.size),
             "requested": _f64(blocks.requested),
@@ -120,7 +121,7 @@ def _map_object(each: MemoryMap, origins: _Origins) -> JsonObject:
         },
         "segments": {
             "start": _i32(segments.start),
-            "end": _i32(segments.end),
+            "end": _i32(np.maximum(segments.end, 1)),
             "y": _f64(heights.of(segments.address)),
             "size": _f64(segments.size),
             "stream": _f64(segments.stream),
@@ -128,6 +129,20 @@ def _map_object(each: MemoryMap, origins: _Origins) -> JsonObject:
         },
         "ranges": _ranges(heights),
     }
+
+
+def _shown(column: Int64Array, held: int) -> Int64Array:
+    """Return the column; of a state without events a single moment, at which that much is held."""
+    return column if len(column) else np.array([held])
+
+
+def _failure(each: MemoryMap, failure: OutOfMemoryError) -> JsonObject:
+    """Add who asked to the message, or that this is not known."""
+    storage = -1 if failure.event is None else int(each.history.events.storage[failure.event])
+    origin = each.history.origins.get(storage)
+    asked = "The file does not tell who asked." if origin is None else f"By {origin.maker}."
+    message = f"{failure} {asked}"[: 2 * _LONGEST]
+    return {**failure_object(failure), "row": failure.event, "message": message}
 
 
 def _ranges(heights: Heights) -> JsonObject:

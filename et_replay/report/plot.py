@@ -26,6 +26,7 @@ COLOURS = {
     MemoryClass.UNKNOWN: "#999999",
 }
 """The palette of Okabe and Ito, which colour-blind readers tell apart, and a grey: the page's."""
+_HATCHED: dict[str, Any] = {"facecolor": "none", "edgecolor": "#999999", "hatch": "////"}
 _MIB = 2**20
 _SIZE = (7.0, 5.0)  # inches: a text column
 _MOST_ROWS = 4000  # more than there are pixels
@@ -66,9 +67,7 @@ def _draw_map(axes: Any, each: MemoryMap, kinds: list[MemoryClass]) -> None:
     heights = Heights(each.segments)
     segments, blocks = each.segments, each.blocks
     reserved = _corners(segments.start, segments.end, heights.of(segments.address), segments.size)
-    axes.add_collection(
-        PolyCollection(reserved, facecolor="none", edgecolor="#999999", hatch="////", linewidth=0.3)
-    )
+    axes.add_collection(PolyCollection(reserved, linewidth=0.3, **_HATCHED))
     corners = _corners(blocks.start, blocks.end, heights.of(blocks.address), blocks.size)
     for kind, colour in COLOURS.items():
         chosen = np.array([each_kind is kind for each_kind in kinds], dtype=bool)
@@ -82,21 +81,31 @@ def _draw_map(axes: Any, each: MemoryMap, kinds: list[MemoryClass]) -> None:
 
 
 def _draw_stack(axes: Any, each: MemoryMap, kinds: list[MemoryClass]) -> None:
-    """Stack the live bytes of every class, below the reserved ones."""
-    rows = _shown_rows(each.timeline.allocated)
-    present = [kind for kind in COLOURS if kind in set(kinds)]
-    if len(each.timeline):
-        live = [_live(each.blocks, kinds, kind, len(each.timeline))[rows] for kind in present]
-        colours = [COLOURS[kind] for kind in present]
-        labels = [kind.value for kind in present]
-        axes.stackplot(rows, np.array(live) / _MIB, colors=colours, labels=labels, step="post")
-        reserved = each.timeline.reserved[rows] / _MIB
-        axes.plot(rows, reserved, color="black", linewidth=0.8, label="reserved")
-    axes.set_xlim(0, max(len(each.timeline), 1))
+    """Stack the live bytes of every class; hatched above them is what is reserved besides."""
+    end = len(each.timeline)
+    if end:
+        rows = _shown_rows(each.timeline.allocated)
+        present = [kind for kind in COLOURS if kind in set(kinds)]
+        live = [_to_end(_live(each.blocks, kinds, kind, end)[rows]) for kind in present]
+        reserved = _to_end(each.timeline.reserved[rows])
+        edges = np.append(rows, end)
+        if present:
+            colours = [COLOURS[kind] for kind in present]
+            labels = [kind.value for kind in present]
+            axes.stackplot(edges, np.array(live), colors=colours, labels=labels, step="post")
+        allocated = _to_end(each.timeline.allocated[rows])
+        axes.fill_between(edges, allocated, reserved, step="post", linewidth=0, **_HATCHED)
+        axes.step(edges, reserved, where="post", color="black", linewidth=0.8, label="reserved")
+    axes.set_xlim(0, max(end, 1))
     axes.set_ylim(0)
     axes.set_xlabel("event")
     axes.set_ylabel("MiB")
     _mark(axes, each)
+
+
+def _to_end(column: Int64Array) -> Any:
+    """Return MiB, the last of them once more: it holds until the end."""
+    return np.append(column, column[-1]) / _MIB
 
 
 def _shown_rows(allocated: Int64Array) -> Int64Array:

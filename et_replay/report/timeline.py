@@ -19,7 +19,7 @@ def timeline_text(maps: Sequence[MemoryMap]) -> str:
             each.allocator,
             str(len(each.blocks)),
             format_bytes(each.peak_allocated),
-            str(each.peak_row),
+            str(each.peak_row) if each.peak_row >= 0 else "before the first",
             format_bytes(each.peak_reserved),
             str(len(each.failures)),
         )

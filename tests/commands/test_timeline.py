@@ -106,8 +106,8 @@ def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
 
 def test_compare_and_a_failed_replay_write_the_same_page(tmp_path: Path) -> None:
     compared, failed = tmp_path / "compared.html", tmp_path / "failed.html"
-    words = ["--allocator", "native", "--allocator", "expandable", "--page", str(compared)]
-    assert main(["compare", "--trace", OOM, *words]) == 3
+    words = ["--allocator", "native", "--allocator", "expandable", "--allocator", "stalloc"]
+    assert main(["compare", "--trace", OOM, *words, "--page", str(compared)]) == 3
     assert main(["--trace", OOM, "--page", str(failed)]) == 3
     assert compared.read_bytes() == failed.read_bytes()
 
@@ -116,7 +116,7 @@ def test_a_replay_that_fails_writes_its_page(tmp_path: Path) -> None:
     output = tmp_path / "failed.html"
     words = ["--trace", CONVNET, "--device", "meta", "--device-memory", "300MiB"]
     assert main([*words, "--page", str(output)]) == 3
-    assert '"failures":[{"row":' in output.read_text(encoding="utf-8")
+    assert '"failures":[{' in output.read_text(encoding="utf-8")
 
 
 def test_verbose_draws_the_segments(capsys: pytest.CaptureFixture[str]) -> None:

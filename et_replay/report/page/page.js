@@ -54,7 +54,7 @@ const rows = Math.max(1, data.rows);
 const classes = data.classes;
 const makers = data.origins.maker, withins = data.origins.within;
 const classOfOrigin = bytesOf(data.origins.class || "");
-const steps = {...data.steps, ...columns(data.steps, {row: Int32Array, name: Int32Array, node: Float64Array})};
+const steps = {...data.steps, ...columns(data.steps, {row: Int32Array, name: Int32Array})};
 
 function readMap(source) {
   const blocks = columns(source.blocks, {...BOXES, requested: Float64Array, origin: Int32Array});
@@ -115,7 +115,7 @@ const eventText = row => row < 0 ? "before the first" : `event ${row.toLocaleStr
 
 // Names come from files: characters that steer a terminal or turn the text round are replaced.
 const shown = text => String(text ?? "").replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, "\ufffd");
-const short = text => { const whole = shown(text); return whole.length > 80 ? whole.slice(0, 79) + "…" : whole; };
+const short = text => { const whole = shown(text).replace(/^(?:[^/ ]*\/)+(?=[^/]+\.py:)/, ""); return whole.length > 80 ? whole.slice(0, 79) + "…" : whole; };
 const makerOf = (map, b) => makers[map.blocks.origin[b]] || (map.blocks.start[b] < 0 ? "(before the first event)" : "(not known)");
 const innermost = within => short(within).split(" > ").pop();
 
@@ -361,12 +361,13 @@ function eventAxis(pen, plot) {
 function marks(pen, plot, map, worded) { // the peak and the failures, lines with labels that keep apart
   const all = map.failures.map(({row, requested_bytes: wanted}) =>
     [row, worded && wanted ? `out of memory: wanted ${bytesText(wanted)}` : "out of memory", theme.mark]);
-  all.push([map.peak, worded ? `peak ${bytesText(map.source.peak_allocated_bytes)}` : "peak", theme.peak]);
+  all.unshift([map.peak, worded ? `peak ${bytesText(map.source.peak_allocated_bytes)}` : "peak", theme.peak]);
   const ends = [-Infinity, -Infinity, -Infinity], labels = []; // of the labels in each of three lines
-  let last = -Infinity;
+  let last = -Infinity, lastColour = "";
   for (const [row, text, colour] of all.sort((a, b) => a[0] - b[0])) {
     const x = xOf(plot, row + .5);
-    if (x < 0 || x > plot.width || (x - last < .7 && colour === theme.mark)) continue; // one a pixel is enough
+    const close = colour === lastColour && x - last < .7; // one of a kind a pixel is enough
+    if (x < 0 || x > plot.width || close) continue;
     if (x - last > 5) { // a light line under a dark one is seen on any colour
       pen.fillStyle = theme.page;
       pen.fillRect(x - 1.5, 0, 4, plot.height);
@@ -374,6 +375,7 @@ function marks(pen, plot, map, worded) { // the peak and the failures, lines wit
     pen.fillStyle = colour; // where failures crowd, all but the first are short, not to hide the blocks
     pen.fillRect(x - .5, 0, 2, x - last < 5 && colour === theme.mark ? 8 : plot.height);
     last = x;
+    lastColour = colour;
     const width = pen.measureText(text).width + 6, left = x + 5 + width > plot.width ? x - width - 3 : x + 5;
     const line = ends.findIndex(end => end < left);
     if (line < 0 || (line > 0 && labels.at(-1)[0] === text)) continue; // a cluster is named once
@@ -519,7 +521,7 @@ function fillPanel() {
   $("moment").textContent = `At event ${row.toLocaleString("en")}` + (row === map.peak ? ", the peak" : "") +
     (view.held ? " (held: Esc lets go)" : "");
   const step = lowerBound(steps.row, row + 1) - 1, operation = shown(steps.names?.[steps.name[step]]);
-  $("during").textContent = failed ? shown(failed.message) : step < 0 ? "" : `in ${operation}, node ${steps.node[step]}`;
+  $("during").textContent = failed ? shown(failed.message) : step < 0 ? "" : `in ${operation}`;
   $("during").className = failed ? "failed" : "";
   describe($("totals"), [["live", bytesText(allocated), exactly(allocated)], ["reserved", bytesText(reserved), exactly(reserved)],
     ["reserved, not allocated", bytesText(reserved - allocated), exactly(reserved - allocated)]]);
@@ -789,7 +791,7 @@ function listen(plot) {
     if (block >= 0) select(block);
   });
   plot.over.addEventListener("pointercancel", () => { drag = null; });
-  plot.over.addEventListener("pointerleave", () => { view.hovered = -1; $("tip").hidden = true; follow(); });
+  plot.over.addEventListener("pointerleave", () => { view.hovered = -1; if (!view.held) view.cursor = mapOf(view.tab).peak; $("tip").hidden = true; follow(); });
   plot.over.addEventListener("dblclick", () => { letGo(); showAll(); });
   plot.over.addEventListener("wheel", event => {
     event.preventDefault();
