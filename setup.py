@@ -30,7 +30,8 @@ setup(
                 str(NANOBIND / "ext" / "robin_map" / "include"),
             ],
             extra_compile_args=FLAGS + (SANITIZE if sanitize else RELEASE),
-            extra_link_args=SANITIZE if sanitize else [],
+            # dlopen finds the CUDA driver; before glibc 2.34 it has a library of its own.
+            extra_link_args=[*(SANITIZE if sanitize else []), "-ldl"],
             language="c++",
         )
     ]

@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "caching.hpp"
+#include "figure_bindings.hpp"
 #include "plan_bindings.hpp"
-#include "planned.hpp"
 #include "planner_bindings.hpp"
+#include "pluggable_bindings.hpp"
 #include "simulation.hpp"
 
 namespace nb = nanobind;
@@ -75,9 +75,6 @@ void run(Simulation& simulation, const Events& events, std::int64_t begin, std::
                  {data(addresses), data(allocated), data(reserved), data(entries)});
 }
 
-// A block to start with: size, requested size, storage (-1: inactive), only active.
-using BlockState = std::tuple<Bytes, Bytes, std::int64_t, bool>;
-
 void restore(Simulation& simulation, Address address, std::int64_t stream, bool small,
              bool expandable, PoolId pool, const std::vector<BlockState>& states) {
   if (states.empty()) throw std::invalid_argument("A segment to start with has no blocks.");
@@ -102,54 +99,10 @@ std::int64_t current(const Simulation& simulation) {
   return (simulation.allocator().statistics().*counter).all.current;
 }
 
-void add(nb::dict& stats, const std::string& prefix, const Counter& counter) {
-  stats[(prefix + ".current").c_str()] = counter.current;
-  stats[(prefix + ".peak").c_str()] = counter.peak;
-  stats[(prefix + ".allocated").c_str()] = counter.allocated;
-  stats[(prefix + ".freed").c_str()] = counter.freed;
-}
-
-nb::dict memory_stats(const Simulation& simulation) {
-  const Statistics& statistics = simulation.allocator().statistics();
-  nb::dict stats;
-  for (const NamedCounter& named : named_counters) {
-    const PoolCounter& counter = statistics.*named.counter;
-    const std::string name = named.name;
-    add(stats, name + ".all", counter.all);
-    add(stats, name + ".small_pool", counter.small);
-    add(stats, name + ".large_pool", counter.large);
-  }
-  for (const NamedOversize& named : named_oversizes) {
-    add(stats, named.name, statistics.*named.counter);
-  }
-  for (const NamedTotal& named : named_totals) stats[named.name] = statistics.*named.total;
-  const auto* planned = dynamic_cast<const PlannedAllocator*>(&simulation.allocator());
-  const auto* caching = planned != nullptr
-                            ? &planned->fallback()
-                            : dynamic_cast<const CachingAllocator*>(&simulation.allocator());
-  const Bytes limit = caching == nullptr ? unlimited : caching->settings().max_split_size;
-  stats["max_split_size"] = limit == unlimited ? -1 : limit;
-  return stats;
-}
-
-// Address, stream, whether small and expandable, pool and blocks: what restore() takes.
-using SegmentState =
-    std::tuple<Address, Stream, bool, bool, PoolId, std::vector<BlockState>>;
-
 std::vector<SegmentState> segments(const Simulation& simulation) {
   const std::map<Address, std::int64_t> owners = simulation.owners();
-  std::vector<SegmentState> states;
-  for (const SegmentView& view : simulation.allocator().segments()) {
-    std::vector<BlockState> blocks;
-    for (const Block& block : view.blocks) {
-      const std::int64_t owner = block.is_active() ? owners.at(block.address) : -1;
-      blocks.emplace_back(block.size, block.requested, owner,
-                          block.is_active() && !block.allocated);
-    }
-    states.emplace_back(view.blocks.front().address, view.stream, view.kind == PoolKind::small,
-                        view.expandable, view.pool, std::move(blocks));
-  }
-  return states;
+  return segment_states(simulation.allocator(),
+                        [&](Address address) { return owners.at(address); });
 }
 
 nb::list trace(Simulation& simulation) {
@@ -251,20 +204,22 @@ void define_figures(nb::class_<Simulation>& simulation) {
       .def_prop_ro("reserved", &current<&Statistics::reserved_bytes>)
       .def_prop_ro("capacity",
                    [](const Simulation& self) { return self.allocator().device().capacity(); })
-      .def("memory_stats", &memory_stats)
+      .def("memory_stats",
+           [](const Simulation& self) { return memory_stats(count_memory(self.allocator())); })
       .def("segments", &segments)
-      .def("plan_figures", [](const Simulation& self) { return plan_figures(self.allocator()); })
+      .def("plan_figures", [](const Simulation& self) { return plan_figures(figures_of(self.allocator())); })
       .def("trace", &trace);
 }
 
 }  // namespace
 
 NB_MODULE(_core, module) {
-  module.attr("__doc__") = "Native allocators over a simulated device.";
+  module.attr("__doc__") = "Native allocators over a simulated device or a real one.";
   define_errors(module);
   module.def("policies", &policy_list);
   define_plan(module);
   define_planner(module);
+  define_pluggable(module);
 
   nb::class_<Events>(module, "Events")
       .def(nb::init<Column<std::int8_t>, Column<std::int64_t>, Column<std::int64_t>,

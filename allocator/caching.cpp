@@ -271,6 +271,7 @@ void CachingAllocator::synchronize(const PrivatePool* pool) {
   const auto complete_block = [this](Block* block) { complete(block); };
   ++statistics_.num_sync_all_streams;
   if (capturing()) throw std::invalid_argument("The cache cannot be emptied within a capture.");
+  if (!pending_.empty() || !held_.empty()) device_.synchronize();
   pending_.flush_deferred(complete_block);
   pending_.synchronize(pool, complete_block);
   for (auto held = held_.begin(); held != held_.end();) {

@@ -29,6 +29,8 @@ class Device {
 
   // Returns where a range of addresses without memory lies.
   virtual Address reserve_addresses(Bytes size) = 0;
+  // Gives such a range back; nothing is mapped in it.
+  virtual void free_addresses(Address, Bytes) {}
   // Puts memory behind a part of such a range. Returns where the part lies, which for the first
   // part of a range may differ from `address`: then the whole range has moved. Nothing if the
   // memory does not fit.
@@ -38,6 +40,8 @@ class Device {
   // Takes the addresses [begin, end) as given before, with memory of `size` bytes behind them.
   // Returns whether the device has that much.
   virtual bool adopt(Address begin, Address end, Bytes size) = 0;
+  // Waits for all work on the device.
+  virtual void synchronize() {}
 };
 
 // A device without memory: it counts bytes against its capacity and hands out ever rising

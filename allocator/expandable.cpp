@@ -177,6 +177,7 @@ void CachingAllocator::take_memory(Block* block) {
 void CachingAllocator::drop_range(Block* block) {
   const ExpandableSegment* range = block->segment;
   block->home->unmapped.erase(block->address);
+  device_.free_addresses(range->base, range->size);
   ranges_.erase(std::find_if(ranges_.begin(), ranges_.end(),
                              [&](const auto& owned) { return owned.get() == range; }));
   arena_.destroy(block);

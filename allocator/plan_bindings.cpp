@@ -40,16 +40,20 @@ void define_plan(nb::module_& module) {
            nb::arg("stream"));
 }
 
-nb::object plan_figures(const Allocator& allocator) {
+std::optional<PlannedFigures> figures_of(const Allocator& allocator) {
   const auto* planned = dynamic_cast<const PlannedAllocator*>(&allocator);
-  if (planned == nullptr) return nb::none();
-  const PlannedFigures figures = planned->figures();
+  if (planned == nullptr) return std::nullopt;
+  return planned->figures();
+}
+
+nb::object plan_figures(const std::optional<PlannedFigures>& figures) {
+  if (!figures) return nb::none();
   const auto pair = [](const Served& served) {
     return nb::make_tuple(served.requests, served.bytes);
   };
-  return nb::make_tuple(figures.arena, pair(figures.planned), pair(figures.reused),
-                        pair(figures.displaced), pair(figures.fallback),
-                        figures.fallback_peak_reserved);
+  return nb::make_tuple(figures->arena, pair(figures->planned), pair(figures->reused),
+                        pair(figures->displaced), pair(figures->fallback),
+                        figures->fallback_peak_reserved);
 }
 
 }  // namespace et_replay

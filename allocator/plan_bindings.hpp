@@ -3,14 +3,20 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
+
 #include "allocator.hpp"
+#include "planned_figures.hpp"
 
 namespace et_replay {
 
 void define_plan(nanobind::module_& module);
 
+// Nothing for an allocator that serves no plan.
+std::optional<PlannedFigures> figures_of(const Allocator& allocator);
+
 // Arena, then requests and bytes of planned, reused, displaced and fallback, and the peak of the
-// last; None for an allocator that serves no plan.
-nanobind::object plan_figures(const Allocator& allocator);
+// last; None for nothing.
+nanobind::object plan_figures(const std::optional<PlannedFigures>& figures);
 
 }  // namespace et_replay

@@ -129,6 +129,7 @@ void PlannedAllocator::empty_cache() {
 // Waits for all streams that use freed blocks.
 void PlannedAllocator::synchronize() {
   const auto complete_block = [this](Block* block) { complete(block); };
+  if (!pending_.empty() || !held_.empty()) device_.synchronize();
   pending_.flush_deferred(complete_block);
   pending_.synchronize(nullptr, complete_block);
   for (const auto& [ticket, block] : held_) complete(block);

@@ -51,9 +51,9 @@ const std::vector<Policy>& policies() {
       {"stalloc", "addresses from a plan, and native, with its settings, for what has none",
        make_planned, true},
       {"direct", "no cache: every request is a device allocation of whole 2 MiB",
-       make_uncached<segment_granularity>},
+       make_uncached<segment_granularity>, false, true},
       {"ideal", "lower bound: the live requests, each rounded up to 512 bytes",
-       make_uncached<smallest_block>},
+       make_uncached<smallest_block>, false, true},
   };
   return table;
 }

@@ -22,7 +22,8 @@ struct Policy {
   const char* help;  // one line
   // Throws std::invalid_argument.
   std::unique_ptr<Allocator> (*make)(Device& device, const Setup& setup);
-  bool planned = false;  // it serves a plan
+  bool planned = false;            // it serves a plan
+  bool invents_addresses = false;  // it cannot serve a real device
 };
 
 const std::vector<Policy>& policies();

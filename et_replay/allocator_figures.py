@@ -73,3 +73,15 @@ class PlanFigures:
     fallback: Served
     """From the caching allocator: for want of idle space, or as it belongs to a private pool."""
     fallback_peak_reserved: int
+
+    @classmethod
+    def of(
+        cls,
+        figures: tuple[
+            int, tuple[int, int], tuple[int, int], tuple[int, int], tuple[int, int], int
+        ],
+    ) -> PlanFigures:
+        """Name what the native allocator tells."""
+        arena, *served, fallback_peak_reserved = figures
+        planned, reused, displaced, fallback = (Served(*counted) for counted in served)
+        return cls(arena, planned, reused, displaced, fallback, fallback_peak_reserved)

@@ -35,6 +35,7 @@ __all__ = [
     "Served",
     "Simulator",
     "allocator_name",
+    "native_plan",
 ]
 
 
@@ -77,7 +78,7 @@ class Simulator:
                 settings=settings,
                 torch_version=torch_version or NEWEST_VERSION,
                 device_addresses=device_addresses,
-                plan=None if plan is None else _native_plan(plan),
+                plan=None if plan is None else native_plan(plan),
             )
             if fraction is not None:
                 self._native.set_fraction(fraction)
@@ -198,11 +199,7 @@ class Simulator:
     def plan_figures(self) -> PlanFigures | None:
         """Return how the plan was served; None for an allocator that serves none."""
         figures = self._native.plan_figures()
-        if figures is None:
-            return None
-        arena, *served, fallback_peak_reserved = figures
-        planned, reused, displaced, fallback = (Served(*counted) for counted in served)
-        return PlanFigures(arena, planned, reused, displaced, fallback, fallback_peak_reserved)
+        return None if figures is None else PlanFigures.of(figures)
 
     def trace(self) -> list[TraceEntry]:
         """Return what happened since the start, if it was to be recorded."""
@@ -244,7 +241,8 @@ def _native_events(events: AllocationEvents) -> _core.Events:
     return _core.Events(events.action, events.storage, events.size, events.stream)
 
 
-def _native_plan(plan: PlanColumns) -> _core.Plan:
+def native_plan(plan: PlanColumns) -> _core.Plan:
+    """Return the plan as an allocator takes it."""
     columns = (plan.storage, plan.offset, plan.size, plan.start, plan.end, plan.stream)
     return _core.Plan(plan.arena, plan.period, *map(np.ascontiguousarray, columns))
 

@@ -67,8 +67,12 @@ NATIVE_FLOORS = (
     ("caching",),
     ("growth", "expandable", "garbage_collection", "release", "restore", "planned"),
     ("planned_arena", "policies"),
-    ("simulation",),
-    ("plan_bindings", "planner_bindings"),
+    ("simulation", "cuda_driver"),
+    ("cuda_device",),
+    ("pluggable",),
+    ("torch_interface",),
+    ("figure_bindings", "plan_bindings", "planner_bindings"),
+    ("pluggable_bindings",),
     ("bindings",),
 )
 NATIVE_FLOOR = {name: floor for floor, names in enumerate(NATIVE_FLOORS) for name in names}

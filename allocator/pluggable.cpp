@@ -1,0 +1,185 @@
+// One device's allocator: a lock, live blocks by address, and blocks that wait for streams.
+#include "pluggable.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "pool.hpp"
+
+namespace et_replay {
+
+namespace {
+
+constexpr Stream no_stream = ~Stream{0};
+constexpr unsigned without_timing = 2;
+
+}  // namespace
+
+PluggableAllocator::PluggableAllocator(int ordinal, const PluggableSetup& setup)
+    : device_(ordinal, setup.limit),
+      allocator_(make_allocator(setup.policy, device_, setup.setup)) {}
+
+Address PluggableAllocator::allocate(Bytes requested, CudaStream stream, std::int64_t storage) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!waits_.empty() || !deferred_.empty()) settle();
+  const Stream number = number_of(stream);
+  if (!captures_.empty()) route(stream, number);
+  try {
+    Block* block = storage == no_storage ? allocator_->allocate(requested, number)
+                                         : allocator_->allocate_for(storage, requested, number);
+    live_.insert(static_cast<std::int64_t>(block->address), block);
+    return block->address;
+  } catch (const OutOfMemory& error) {
+    last_failure_ = error;
+    throw;
+  }
+}
+
+bool PluggableAllocator::free(Address address) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Block* block = live_.take(static_cast<std::int64_t>(address));
+  if (block == nullptr) return false;
+  const auto used = users_.empty() ? users_.end() : users_.find(block);
+  if (used == users_.end()) {
+    allocator_->free(block);
+    return true;
+  }
+  const std::vector<CudaStream> users = std::move(used->second);
+  users_.erase(used);
+  const std::uint64_t ticket = allocator_->hold(block);
+  if (captures_.empty()) {
+    wait_for(ticket, users);
+  } else {
+    deferred_.push_back({ticket, users});
+  }
+  return true;
+}
+
+bool PluggableAllocator::record_stream(Address address, CudaStream stream) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Block* block = live_.find(static_cast<std::int64_t>(address));
+  if (block == nullptr) return false;
+  if (number_of(stream) == block->home->stream) return true;
+  std::vector<CudaStream>& users = users_[block];
+  if (std::find(users.begin(), users.end(), stream) == users.end()) users.push_back(stream);
+  return true;
+}
+
+void PluggableAllocator::empty_cache() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (captures_.empty()) settle();
+  allocator_->empty_cache();
+}
+
+void PluggableAllocator::reset_peaks() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  allocator_->reset_peaks();
+}
+
+void PluggableAllocator::set_fraction(double fraction) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  allocator_->set_fraction(fraction);
+}
+
+std::optional<OutOfMemory> PluggableAllocator::last_failure() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return last_failure_;
+}
+
+// The stream that captures is known when it asks for memory; until then the pool is no one's.
+void PluggableAllocator::begin_pool(PoolId id, std::function<bool(CudaStream)> filter) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  allocator_->begin_pool(id, no_stream);
+  ++pool_uses_[id];
+  captures_.push_back({id, std::move(filter), no_stream});
+}
+
+void PluggableAllocator::end_pool(PoolId id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  allocator_->end_pool(id);
+  captures_.erase(std::remove_if(captures_.begin(), captures_.end(),
+                                 [&](const Capture& capture) { return capture.id == id; }),
+                  captures_.end());
+}
+
+void PluggableAllocator::release_pool(PoolId id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto uses = pool_uses_.find(id);
+  if (uses == pool_uses_.end() || --uses->second > 0) return;
+  pool_uses_.erase(uses);
+  allocator_->release_pool(id);
+}
+
+Stream PluggableAllocator::number_of(CudaStream stream) {
+  if (stream == last_stream_) return last_number_;
+  last_number_ = streams_.emplace(stream, streams_.size()).first->second;
+  last_stream_ = stream;
+  return last_number_;
+}
+
+// Lets requests of the stream go where its captures say. A filter may look at the thread, too.
+void PluggableAllocator::route(CudaStream stream, Stream number) {
+  for (Capture& capture : captures_) {
+    const bool captured = capture.filter(stream);
+    if (captured == (capture.routed == number)) continue;
+    capture.routed = captured ? number : no_stream;
+    allocator_->end_pool(capture.id);
+    allocator_->begin_pool(capture.id, capture.routed);
+  }
+}
+
+// Records the events that a freed block waits for.
+void PluggableAllocator::wait_for(std::uint64_t ticket, const std::vector<CudaStream>& users) {
+  const CudaCalls calls(device_.context());
+  const CudaDriver& driver = device_.driver();
+  open_waits_[ticket] = users.size();
+  for (const CudaStream stream : users) {
+    const CudaEvent event = take_event();
+    driver.check(driver.event_record(event, stream), "record an event");
+    waits_[stream].push_back({ticket, event});
+  }
+}
+
+CudaEvent PluggableAllocator::take_event() {
+  CudaEvent event = nullptr;
+  if (spare_events_.empty()) {
+    const CudaDriver& driver = device_.driver();
+    driver.check(driver.event_create(&event, without_timing), "create an event");
+  } else {
+    event = spare_events_.back();
+    spare_events_.pop_back();
+  }
+  return event;
+}
+
+// Frees the blocks whose events have passed. Within a capture no event can be asked for.
+void PluggableAllocator::settle() {
+  if (!captures_.empty()) return;
+  std::vector<Deferred> deferred;
+  deferred.swap(deferred_);
+  for (const Deferred& freed : deferred) wait_for(freed.ticket, freed.users);
+  const CudaCalls calls(device_.context());
+  for (auto queue = waits_.begin(); queue != waits_.end();) {
+    settle_queue(queue->second);
+    queue = queue->second.empty() ? waits_.erase(queue) : std::next(queue);
+  }
+}
+
+void PluggableAllocator::settle_queue(std::deque<Wait>& queue) {
+  const CudaDriver& driver = device_.driver();
+  while (!queue.empty()) {
+    const Wait wait = queue.front();
+    const int result = driver.event_query(wait.event);
+    if (result == cuda_not_ready) return;
+    driver.check(result, "ask for an event");
+    queue.pop_front();
+    spare_events_.push_back(wait.event);
+    const auto open = open_waits_.find(wait.ticket);
+    if (--open->second > 0) continue;
+    open_waits_.erase(open);
+    allocator_->complete(wait.ticket);
+  }
+}
+
+}  // namespace et_replay

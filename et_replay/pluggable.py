@@ -1,0 +1,237 @@
+"""An allocator of this project in place of PyTorch's, for all CUDA memory of the process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import warnings
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from et_replay import _core
+from et_replay.allocator_figures import MemoryStatistics, PlanFigures
+from et_replay.errors import OutOfMemoryError, UsageError
+from et_replay.events import PlanColumns
+from et_replay.simulation import NEWEST_VERSION, native_plan
+
+expect = _core.pluggable_expect
+"""Say whose the next request of this thread is: the storage in the plan, and its size in bytes."""
+expect_nothing = _core.pluggable_expect_nothing
+"""Forget what was expected and has not come."""
+
+_THROWER = """\
+#include <c10/util/Exception.h>
+
+extern "C" void et_replay_throw_out_of_memory(const char* text) {
+  throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, text);
+}
+"""
+_loaded: list[ctypes.CDLL] = []  # torch holds addresses in them: they stay
+_loaded_allocators: list[object] = []
+
+
+def install(
+    allocator: str, device_memory: int | None = None, plan: PlanColumns | None = None
+) -> None:
+    """Serve all CUDA memory of this process from `allocator`, a name of ALLOCATORS and settings.
+
+    Each device is used up to `device_memory` bytes; None is all it has. Must come before the first
+    use of CUDA, and only once. From then on torch.cuda's figures of memory are those of
+    `allocator`, and running out of memory raises torch.OutOfMemoryError, or RuntimeError where
+    there is no C++ compiler. Raises UsageError where this cannot be.
+    """
+    name, _, settings = allocator.partition(":")
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        raise UsageError(_TOO_LATE)
+    try:
+        _core.pluggable_install(
+            name,
+            settings=settings,
+            torch_version=_nearest_version(),
+            device_memory=device_memory,
+            plan=None if plan is None else native_plan(plan),
+        )
+    except (RuntimeError, ValueError) as error:
+        raise UsageError(str(error)) from None
+    try:
+        _hand_to_torch()
+    except (RuntimeError, AttributeError) as error:
+        _core.pluggable_uninstall()
+        late = "already initialized" in str(error)
+        raise UsageError(_TOO_LATE if late else f"torch takes no allocator: {error}") from error
+    _replace_statistics()
+    _avoid_cudnn_benchmark()
+    throw = out_of_memory_thrower()
+    if throw is not None:
+        _core.pluggable_throw_out_of_memory_by(throw)
+
+
+_TOO_LATE = "The allocator must be installed before the first use of CUDA in this process."
+
+
+def is_installed() -> bool:
+    """Return whether `install` has been called."""
+    return _core.pluggable_installed()
+
+
+def statistics(device: int = 0) -> MemoryStatistics | None:
+    """Return the counters of `device`; None if it has served nothing yet."""
+    stats = _core.pluggable_stats(device)
+    return MemoryStatistics.of(stats) if stats else None
+
+
+def reset_peaks(device: int = 0) -> None:
+    """Start the peaks of `device` again from the current values."""
+    _core.pluggable_reset_peaks(device)
+
+
+def plan_figures(device: int = 0) -> PlanFigures | None:
+    """Return how the plan was served on `device`; None if there is no plan."""
+    figures = _core.pluggable_plan_figures(device)
+    return None if figures is None else PlanFigures.of(figures)
+
+
+def last_failure(device: int = 0) -> OutOfMemoryError | None:
+    """Return the last request that did not fit `device`, with the figures of that moment."""
+    failure = _core.pluggable_last_failure(device)
+    if failure is None:
+        return None
+    return OutOfMemoryError(
+        f"A request for {failure.requested} bytes did not fit the device.",
+        requested=failure.requested,
+        segment=failure.segment,
+        capacity=failure.capacity,
+        limit=failure.limit,
+        allocated=failure.allocated,
+        reserved=failure.reserved,
+        largest_free=failure.largest_free,
+    )
+
+
+def _nearest_version() -> str:
+    """Return torch's version, or the one nearest to it whose allocator is known."""
+    minor = int(torch.__version__.split(".")[1])
+    return f"2.{min(max(minor, 7), int(NEWEST_VERSION.partition('.')[2]))}"
+
+
+def _hand_to_torch() -> None:
+    path = str(_core.__file__)
+    library = ctypes.CDLL(path)
+    served = torch.cuda.memory.CUDAPluggableAllocator(path, "et_replay_alloc", "et_replay_free")
+    native = served.allocator()  # type: ignore[no-untyped-call]
+    for setter, function in _CALLBACKS.items():
+        if hasattr(native, setter):
+            address = ctypes.cast(getattr(library, function), ctypes.c_void_p).value
+            getattr(native, setter)(address)
+    torch.cuda.memory.change_current_allocator(served)
+    _loaded.append(library)
+    _loaded_allocators.append(served)
+
+
+_CALLBACKS = {
+    "set_record_stream_fn": "et_replay_record_stream",
+    "set_reset_fn": "et_replay_empty_cache",
+    "set_memory_fraction_fn": "et_replay_set_fraction",
+    "set_begin_allocate_to_pool": "et_replay_begin_pool",
+    "set_end_allocate_to_pool_fn": "et_replay_end_pool",
+    "set_release_pool": "et_replay_release_pool",
+}
+"""What torch's object is told by, and what it then calls; a torch without one goes without."""
+
+
+def _replace_statistics() -> None:
+    """Let torch.cuda's functions answer that refuse to with an allocator from outside.
+
+    All others that read counters of memory (memory_allocated, memory_summary, ...) call these.
+    """
+
+    def index(device: Any) -> int:
+        return int(torch.cuda._utils._get_device_index(device, optional=True))
+
+    def memory_stats(device: Any = None) -> OrderedDict[str, Any]:
+        if device is None and not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            return OrderedDict()
+        return OrderedDict(sorted(_core.pluggable_stats(index(device)).items()))
+
+    def reset_peak_memory_stats(device: Any = None) -> None:
+        _core.pluggable_reset_peaks(index(device))
+
+    accelerator = getattr(torch, "accelerator", None)
+    modules = (torch.cuda.memory, torch.cuda, getattr(accelerator, "memory", None), accelerator)
+    for module in modules:
+        for function in (memory_stats, reset_peak_memory_stats):
+            if hasattr(module, function.__name__):
+                setattr(module, function.__name__, function)
+
+
+def _avoid_cudnn_benchmark() -> None:
+    if not torch.backends.cudnn.benchmark:
+        return
+    torch.backends.cudnn.benchmark = False
+    warnings.warn(
+        "torch.backends.cudnn.benchmark is turned off: it asks for what torch supports with its"
+        " own allocator only.",
+        stacklevel=3,
+    )
+
+
+def out_of_memory_thrower() -> int | None:
+    """Return the address of a function that throws what becomes torch.OutOfMemoryError.
+
+    It is built once for a version of torch; None where it cannot be.
+    """
+    folder = _private_folder()
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+    if folder is None:
+        return None
+    target = folder / f"throw_out_of_memory-{torch.__version__}.so"
+    if not target.exists() and not (compiler and _build_thrower(compiler, target)):
+        return None
+    try:
+        library = ctypes.CDLL(str(target))
+        function = library.et_replay_throw_out_of_memory
+    except (OSError, AttributeError):
+        return None
+    _loaded.append(library)
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+def _private_folder() -> Path | None:
+    """Return a folder for what is built, which no other user can write to."""
+    folder = Path(tempfile.gettempdir()) / f"et_replay-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+    except OSError:
+        return None
+    own = status.st_uid == os.getuid() and not status.st_mode & 0o022
+    return folder if own and stat.S_ISDIR(status.st_mode) else None
+
+
+def _build_thrower(compiler: str, target: Path) -> bool:
+    """Build it against torch's headers, elsewhere first: another process may do the same."""
+    torch_folder = Path(torch.__file__).parent
+    abi = int(torch.compiled_with_cxx11_abi())
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        source = Path(folder, "throw.cpp")
+        source.write_text(_THROWER)
+        built = Path(folder, "throw.so")
+        for standard in ("c++17", "c++20"):
+            command = [
+                *compiler.split(), f"-std={standard}", "-O1", "-shared", "-fPIC",
+                f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
+                f"-I{torch_folder / 'include'}", str(source), "-o", str(built),
+                f"-L{torch_folder / 'lib'}", "-lc10",
+            ]  # fmt: skip
+            outcome = subprocess.run(command, capture_output=True, check=False)
+            if outcome.returncode == 0:
+                built.replace(target)
+                return True
+    return False
