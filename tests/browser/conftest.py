@@ -13,6 +13,7 @@ _FLAGS = (
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-dev-shm-usage",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-quic",
@@ -25,6 +26,8 @@ _FLAGS = (
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     selenium = pytest.importorskip("selenium.webdriver")
+    from selenium.common.exceptions import WebDriverException
+
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:
         pytest.skip("needs chromium and chromedriver")
@@ -34,7 +37,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     service = selenium.ChromeService(executable_path=driver)
-    window = selenium.Chrome(options=options, service=service)
+    try:
+        window = selenium.Chrome(options=options, service=service)
+    except WebDriverException as error:
+        pytest.skip(f"chromium does not start here: {error.msg}")
     yield window
     window.quit()
 
