@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -65,7 +66,13 @@ def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _generator(tensor: torch.Tensor, seed: int) -> torch.Generator:
-    return torch.Generator(tensor.device).manual_seed(seed)
+    return _generator_of(tensor.device).manual_seed(seed)
+
+
+@functools.cache
+def _generator_of(device: torch.device) -> torch.Generator:
+    """Return the one generator of a device: to make one takes longer than to fill a tensor."""
+    return torch.Generator(device)
 
 
 def _uniform(view: torch.Tensor, requirement: Requirement | None, seed: int) -> None:
