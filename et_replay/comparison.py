@@ -10,15 +10,19 @@ import numpy as np
 
 from et_replay.errors import OutOfMemoryError, UndefinedBehaviorError
 from et_replay.events import Action, AllocationEvents, MemoryHistory
-from et_replay.planning import Plan, plan_history
-from et_replay.serving import as_recorded, capacity_for, run_before, simulator_for
+from et_replay.planning import Plan
+from et_replay.serving import (
+    as_recorded,
+    capacity_for,
+    plan_for,
+    run_before,
+    simulator_for,
+)
 from et_replay.simulation import (
     NEWEST_VERSION,
-    PLANNED,
     MemoryStatistics,
     PlanFigures,
     Simulator,
-    allocator_name,
 )
 
 
@@ -98,10 +102,7 @@ def compare(
     `torch.cuda.set_per_process_memory_fraction` sets it. Raises UsageError for an allocator, a
     setting or a version that there is not.
     """
-    if allocator_name(allocator) != PLANNED:
-        plan = None
-    elif plan is None:
-        plan = plan_history(history)
+    plan = plan_for(history, allocator, plan)
     simulator = simulator_for(
         history,
         allocator,

@@ -84,7 +84,6 @@ class MemoryMap:
     state: Sequence[SegmentState]
     entries: Sequence[TraceEntry]
     entry_rows: Int64Array
-    plan: Plan | None
 
     @property
     def peak_row(self) -> int:
@@ -141,7 +140,6 @@ def map_memory(
         state=simulator.segments(),
         entries=entries,
         entry_rows=rows,
-        plan=plan,
     )
 
 

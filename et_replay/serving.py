@@ -6,8 +6,8 @@ import numpy as np
 
 from et_replay.errors import OutOfMemoryError, UsageError
 from et_replay.events import AllocationEvents, MemoryHistory
-from et_replay.planning import Plan
-from et_replay.simulation import Simulator
+from et_replay.planning import Plan, plan_history
+from et_replay.simulation import PLANNED, Simulator, allocator_name
 from et_replay.units import format_bytes
 
 DEFAULT_DEVICE_MEMORY = 80 * 2**30
@@ -33,6 +33,13 @@ def left_for_torch(device_memory: int, other_memory: int) -> int:
 def as_recorded(history: MemoryHistory) -> str:
     """Return the allocator that served `history` when it was recorded."""
     return f"native:{history.settings}" if history.settings else "native"
+
+
+def plan_for(history: MemoryHistory, allocator: str, plan: Plan | None = None) -> Plan | None:
+    """Return what `allocator` serves: `plan`, or one made here; None for one that serves none."""
+    if allocator_name(allocator) != PLANNED:
+        return None
+    return plan or plan_history(history)
 
 
 def simulator_for(

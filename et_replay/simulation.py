@@ -143,31 +143,37 @@ class Simulator:
         """Run the events as `run` does, and return the address of each one's block, or 0."""
         end = len(events) if end is None else end
         addresses: Int64Array = np.zeros(max(0, end - begin), dtype=np.int64)
-        try:
-            self._native.run(
-                _native_events(events), begin, end, keep_going=keep_going, addresses=addresses
-            )
-        except _CORE_ERRORS as error:
-            raise _explained(error) from None
+        self._note(events, begin, end, keep_going, addresses=addresses)
         return addresses
 
     def timeline_of(self, events: AllocationEvents) -> Timeline:
         """Run all events, failing requests left out, and return what was held after each."""
         timeline = Timeline(*(np.zeros(len(events), dtype=np.int64) for _ in range(4)))
+        self._note(
+            events,
+            0,
+            len(events),
+            True,
+            addresses=timeline.addresses,
+            allocated=timeline.allocated,
+            reserved=timeline.reserved,
+            entries=timeline.entries,
+        )
+        return timeline
+
+    def _note(
+        self,
+        events: AllocationEvents,
+        begin: int,
+        end: int,
+        keep_going: bool,
+        **columns: Int64Array,
+    ) -> None:
+        """Run the events [begin, end), and write what came of each to the columns."""
         try:
-            self._native.run(
-                _native_events(events),
-                0,
-                len(events),
-                keep_going=True,
-                addresses=timeline.addresses,
-                allocated=timeline.allocated,
-                reserved=timeline.reserved,
-                entries=timeline.entries,
-            )
+            self._native.run(_native_events(events), begin, end, keep_going=keep_going, **columns)
         except _CORE_ERRORS as error:
             raise _explained(error) from None
-        return timeline
 
     @property
     def failures(self) -> list[OutOfMemoryError]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from et_replay.events import Action, AllocationEvents, MemoryHistory, SegmentState, pool_number
+from et_replay.explain import Explanation, explain
 from et_replay.origins import Origin
 
 Row = Sequence[int]
@@ -44,6 +45,13 @@ def history(
         origins=origins or {},
         class_rule=class_rule,
     )
+
+
+def explained(made: MemoryHistory, capacity: int, allocator: str = "native") -> Explanation:
+    """Return the explanation of a failure, which there must be."""
+    explanation = explain(made, allocator, capacity)
+    assert explanation is not None
+    return explanation
 
 
 def of_report(report: Mapping[str, Any]) -> tuple[MemoryHistory, int]:

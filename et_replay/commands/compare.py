@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from et_replay.commands import options
-from et_replay.commands.inputs import Input, add_inputs, inputs_of, work_on
+from et_replay.commands.inputs import Input, add_inputs, allocators_of, inputs_of, work_on
 from et_replay.commands.output import (
     check_destination,
     check_distinct,
@@ -24,7 +24,7 @@ from et_replay.program import Mode
 from et_replay.report.compare import InputReport, compare_objects, compare_text
 from et_replay.report.document import document
 from et_replay.serving import capacity_for
-from et_replay.simulation import ALLOCATORS, PLANNED, Simulator, allocator_name
+from et_replay.simulation import ALLOCATORS, PLANNED, allocator_name
 
 _DEFAULT = ("native", "expandable", "stalloc", "direct", "ideal")
 
@@ -46,17 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for execution traces: whose lifetimes the events have; those of stalloc are those of "
         "lazy (default: those that --plan was made with, else pre)",
     )
-    parser.add_argument(
-        "--torch-version",
-        metavar="X.Y",
-        help="whose allocator to imitate, 2.7 to 2.14 (default: what the file tells, else newest)",
-    )
-    parser.add_argument(
-        "--device-memory",
-        type=options.size,
-        metavar="SIZE",
-        help="capacity of the device, such as 24GiB (default: what the file proves, else 80GiB)",
-    )
+    options.add_torch_version(parser)
+    options.add_device_memory(parser)
     parser.add_argument(
         "--iterations",
         type=options.integer(1),
@@ -100,9 +91,7 @@ class _Task:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare allocators offline: peak memory, fragmentation and failures for the same events."""
-    allocators = tuple(dict.fromkeys(arguments.allocator or _DEFAULT))
-    for allocator in allocators:
-        Simulator(allocator, torch_version=arguments.torch_version)  # refuses what there is not
+    allocators = allocators_of(arguments, _DEFAULT)
     inputs = inputs_of(arguments, Mode.PRE_ALLOCATE)
     _check_destinations(arguments, inputs)
     if arguments.snapshot and (len(inputs) > 1 or len(allocators) > 1):

@@ -6,41 +6,35 @@ import argparse
 from dataclasses import dataclass
 
 from et_replay.commands import options
-from et_replay.commands.inputs import Input, add_inputs, inputs_of, work_on
+from et_replay.commands.inputs import (
+    Input,
+    add_allocators,
+    add_inputs,
+    add_job_mode,
+    allocators_of,
+    inputs_of,
+    work_on,
+)
 from et_replay.commands.output import check_destination, warn, write_result
 from et_replay.comparison import reproduce
-from et_replay.explain import explain, find_fit
+from et_replay.errors import UndefinedBehaviorError
+from et_replay.events import MemoryHistory
+from et_replay.explain import Explanation, explain, find_fit
 from et_replay.explain.explanation import Moment
 from et_replay.explain.fit import PLENTY, with_failures_served
 from et_replay.explain.way_out import ALLOCATORS
-from et_replay.program import JOB, Mode
+from et_replay.program import Mode
 from et_replay.report.document import document
 from et_replay.report.fit import FitReport, fit_objects, fit_text
-from et_replay.simulation import NEWEST_VERSION, Simulator
+from et_replay.simulation import NEWEST_VERSION
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of a search for the smallest device."""
     add_inputs(parser)
-    parser.add_argument(
-        "--allocator",
-        action="append",
-        metavar="NAME[:SETTINGS]",
-        help="an allocator, repeatable, as et_replay compare takes it (default: "
-        f"{', '.join(ALLOCATORS)})",
-    )
-    parser.add_argument(
-        "--tensor-allocation-mode",
-        choices=(JOB, *(mode.value for mode in Mode)),
-        default=JOB,
-        help="for execution traces: the job as it was, from its first iteration on and with the "
-        "memory of libraries, or a replay's lifetimes (default: job)",
-    )
-    parser.add_argument(
-        "--torch-version",
-        metavar="X.Y",
-        help="whose allocator to imitate, 2.7 to 2.14 (default: what the file tells, else newest)",
-    )
+    add_allocators(parser, ", ".join(ALLOCATORS))
+    add_job_mode(parser)
+    options.add_torch_version(parser)
     options.add_other_memory(parser)
     options.add_output(parser)
 
@@ -57,9 +51,7 @@ class _Task:
 
 def run(arguments: argparse.Namespace) -> int:
     """Find the smallest device memory for each allocator, and who is live at the peak."""
-    allocators = tuple(dict.fromkeys(arguments.allocator or ALLOCATORS))
-    for allocator in allocators:
-        Simulator(allocator, torch_version=arguments.torch_version)  # refuses what there is not
+    allocators = allocators_of(arguments, ALLOCATORS)
     inputs = inputs_of(arguments, Mode.LAZY_ALLOCATE)
     for source in inputs:
         check_destination(arguments.json, arguments.force, source.path)
@@ -87,9 +79,6 @@ def _report(task: _Task) -> FitReport:
     check = reproduce(history, task.torch_version)
     version = task.torch_version or (check.torch_version if check is not None else None)
     fits = [find_fit(history, name, torch_version=version) for name in task.allocators]
-    peak = None
-    if history.origins and not find_fit(history, "ideal").undefined:
-        peak = explain(with_failures_served(history), "ideal", PLENTY, moment=Moment.PEAK)
     return FitReport(
         input=history.source,
         kind=history.kind,
@@ -97,6 +86,16 @@ def _report(task: _Task) -> FitReport:
         torch_version=version or NEWEST_VERSION,
         other_memory=task.other_memory,
         fits=fits,
-        peak=peak,
+        peak=_peak(history),
         notes=history.notes,
     )
+
+
+def _peak(history: MemoryHistory) -> Explanation | None:
+    """Look at what lives at the peak; None where nothing is known of it."""
+    if not history.origins:
+        return None
+    try:
+        return explain(with_failures_served(history), "ideal", PLENTY, moment=Moment.PEAK)
+    except (UndefinedBehaviorError, ValueError):
+        return None

@@ -17,6 +17,7 @@ from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import BufferTable, buffer_history, open_plannable
 from et_replay.planning import Plan, check_plan, lifetimes, table_lifetimes
 from et_replay.program import JOB, Mode, Window, build_program, history_of, select_window
+from et_replay.simulation import Simulator
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -140,6 +141,35 @@ def inputs_of(arguments: argparse.Namespace, default_mode: Mode) -> list[Input]:
         )
         for path in options.expand(arguments.trace)
     ]
+
+
+def add_allocators(parser: argparse.ArgumentParser, default: str) -> None:
+    """Add the option that names allocators, as `allocators_of` reads it."""
+    parser.add_argument(
+        "--allocator",
+        action="append",
+        metavar="NAME[:SETTINGS]",
+        help=f"an allocator, repeatable, as et_replay compare takes it (default: {default})",
+    )
+
+
+def allocators_of(arguments: argparse.Namespace, default: Sequence[str]) -> tuple[str, ...]:
+    """List the allocators that are asked for, each once; raises UsageError for what is none."""
+    allocators = tuple(dict.fromkeys(arguments.allocator or default))
+    for allocator in allocators:
+        Simulator(allocator, torch_version=arguments.torch_version)
+    return allocators
+
+
+def add_job_mode(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says whose lifetimes the events of an execution trace have."""
+    parser.add_argument(
+        "--tensor-allocation-mode",
+        choices=(JOB, *(mode.value for mode in Mode)),
+        default=JOB,
+        help="for execution traces: the job as it was, from its first iteration on and with the "
+        "memory of libraries, or a replay's lifetimes (default: job)",
+    )
 
 
 def work_on(

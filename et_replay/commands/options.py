@@ -177,6 +177,25 @@ def _is_recording(file: Path) -> bool:
         return False
 
 
+def add_torch_version(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says whose allocator is simulated."""
+    parser.add_argument(
+        "--torch-version",
+        metavar="X.Y",
+        help="whose allocator to imitate, 2.7 to 2.14 (default: what the file tells, else newest)",
+    )
+
+
+def add_device_memory(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says how much a simulated device has."""
+    parser.add_argument(
+        "--device-memory",
+        type=size,
+        metavar="SIZE",
+        help="capacity of the device, such as 24GiB (default: what the file proves, else 80GiB)",
+    )
+
+
 def add_other_memory(parser: argparse.ArgumentParser) -> None:
     """Add the option that says what of a simulated device is not PyTorch's."""
     parser.add_argument(

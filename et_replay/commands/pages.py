@@ -9,10 +9,10 @@ from et_replay.commands.output import say, write_whole
 from et_replay.errors import EtReplayError, OutOfMemoryError, UndefinedBehaviorError
 from et_replay.events import MemoryHistory
 from et_replay.memory_map import MemoryMap, map_memory
-from et_replay.planning import Plan, plan_history
+from et_replay.planning import Plan
 from et_replay.report.page import page
 from et_replay.report.snapshot import snapshot_pickle
-from et_replay.simulation import PLANNED, allocator_name
+from et_replay.serving import plan_for
 
 
 def maps_of(
@@ -29,7 +29,6 @@ def maps_of(
     maps: list[MemoryMap] = []
     error: EtReplayError | None = None
     for allocator in allocators:
-        planned = allocator_name(allocator) == PLANNED
         try:
             maps.append(
                 map_memory(
@@ -37,7 +36,7 @@ def maps_of(
                     allocator,
                     capacity,
                     torch_version=torch_version,
-                    plan=(plan or plan_history(history)) if planned else None,
+                    plan=plan_for(history, allocator, plan),
                 )
             )
         except (OutOfMemoryError, UndefinedBehaviorError) as failure:

@@ -239,7 +239,7 @@ def _reasons(
     moment = Moment(arguments.explain)
     if result.events is None or (result.out_of_memory is None and moment is Moment.FAILURE):
         return None, []
-    capacity = max(0, result.device_memory - result.other_memory)
+    capacity = result.device_memory - result.other_memory
     explanation = explain(
         history_of_replay(program, result.events, result.library_workspace),
         result.allocator,
@@ -260,6 +260,6 @@ def _write_page(program: Program, result: ReplayResult, arguments: argparse.Name
     if result.events is None:
         raise UsageError("--page is of a simulated device: use --device cpu or --device meta.")
     history = history_of_replay(program, result.events, result.library_workspace)
-    capacity = max(0, result.device_memory - result.other_memory)
+    capacity = result.device_memory - result.other_memory
     maps = maps_of(history, [result.allocator], capacity, NEWEST_VERSION, result.plan)
     write_page(maps, arguments.page, arguments.force)

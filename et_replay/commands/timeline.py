@@ -7,13 +7,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from et_replay.commands import options
-from et_replay.commands.inputs import add_inputs, inputs_of
+from et_replay.commands.inputs import (
+    add_allocators,
+    add_inputs,
+    add_job_mode,
+    allocators_of,
+    inputs_of,
+)
 from et_replay.commands.output import check_destination, say, warn, write_result, write_whole
 from et_replay.commands.pages import maps_of, snapshot_of
 from et_replay.comparison import reproduce
 from et_replay.errors import UsageError
 from et_replay.memory_map import MemoryMap
-from et_replay.program import JOB, Mode
+from et_replay.program import Mode
 from et_replay.report.document import document
 from et_replay.report.event_table import event_table
 from et_replay.report.page import page
@@ -21,7 +27,7 @@ from et_replay.report.perfetto import perfetto_trace
 from et_replay.report.plot import plot
 from et_replay.report.timeline import timeline_objects, timeline_text
 from et_replay.serving import capacity_for
-from et_replay.simulation import NEWEST_VERSION, PLANNED, Simulator
+from et_replay.simulation import NEWEST_VERSION, PLANNED
 
 _PAGE = ".html"
 _DEFAULT = ("native", "expandable", PLANNED)
@@ -47,30 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"what to write, told by how its name ends: {_PAGE} (one page, all allocators as "
         f"tabs), {', '.join(_FORMS)} (one allocator) (default: the input's name with {_PAGE})",
     )
-    parser.add_argument(
-        "--allocator",
-        action="append",
-        metavar="NAME[:SETTINGS]",
-        help="an allocator, repeatable, as et_replay compare takes it (default: "
-        f"{', '.join(_DEFAULT)} on a page, else native)",
-    )
-    parser.add_argument(
-        "--tensor-allocation-mode",
-        choices=(JOB, *(mode.value for mode in Mode)),
-        default=JOB,
-        help="for execution traces: the job as it was, or a replay's lifetimes (default: job)",
-    )
-    parser.add_argument(
-        "--torch-version",
-        metavar="X.Y",
-        help="whose allocator to imitate, 2.7 to 2.14 (default: what the file tells, else newest)",
-    )
-    parser.add_argument(
-        "--device-memory",
-        type=options.size,
-        metavar="SIZE",
-        help="capacity of the device, such as 24GiB (default: what the file proves, else 80GiB)",
-    )
+    add_allocators(parser, f"{', '.join(_DEFAULT)} on a page, else native")
+    add_job_mode(parser)
+    options.add_torch_version(parser)
+    options.add_device_memory(parser)
     options.add_output(parser, "--json and --output")
 
 
@@ -104,10 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _allocators(arguments: argparse.Namespace, output: str, form: str) -> tuple[str, ...]:
-    default = _DEFAULT[:1] if form else _DEFAULT
-    allocators = tuple(dict.fromkeys(arguments.allocator or default))
-    for allocator in allocators:
-        Simulator(allocator, torch_version=arguments.torch_version)  # refuses what there is not
+    allocators = allocators_of(arguments, _DEFAULT[:1] if form else _DEFAULT)
     if form and len(allocators) > 1:
         raise UsageError(f"{output} shows one allocator, got {len(allocators)}; only {_PAGE} more.")
     return allocators

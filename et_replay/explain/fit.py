@@ -9,9 +9,9 @@ import numpy as np
 
 from et_replay.errors import OutOfMemoryError, UndefinedBehaviorError
 from et_replay.events import Action, AllocationEvents, MemoryHistory
-from et_replay.planning import Plan, plan_history
-from et_replay.serving import run_before, simulator_for
-from et_replay.simulation import PLANNED, Simulator, allocator_name
+from et_replay.planning import Plan
+from et_replay.serving import plan_for, run_before, simulator_for
+from et_replay.simulation import Simulator
 
 STEP = 2 * 2**20
 """What CUDA gives memory in, and PyTorch's allocator asks for multiples of."""
@@ -53,10 +53,7 @@ def find_fit(
     have done with them is not known. `stalloc` serves `plan`, or one that is made here.
     """
     history = with_failures_served(history)
-    if allocator_name(allocator) != PLANNED:
-        plan = None
-    elif plan is None:
-        plan = plan_history(history)
+    plan = plan_for(history, allocator, plan)
 
     def served(capacity: int) -> Simulator | None:
         return serve(history, allocator, capacity, torch_version=torch_version, plan=plan)

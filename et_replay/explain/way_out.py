@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from et_replay.events import MemoryHistory
 from et_replay.explain.fit import Fit, find_fit, serve, with_failures_served
-from et_replay.planning import plan_history
 from et_replay.program import Mode
-from et_replay.simulation import PLANNED, allocator_name
+from et_replay.serving import plan_for
+from et_replay.simulation import PLANNED
 
 ALLOCATORS = (
     "native",
@@ -66,17 +66,15 @@ def find_way_out(
 
     First come those that fit, then those that fit with retries; among each the roomiest.
     """
-    options = [
-        _option(case, allocator, capacity, torch_version)
-        for case in cases
-        for allocator in case.allocators
-    ]
+    options = []
+    for case in cases:
+        served = replace(case, history=with_failures_served(case.history))
+        options += [_option(served, name, capacity, torch_version) for name in case.allocators]
     return sorted(options, key=_rank)
 
 
 def _option(case: Case, allocator: str, capacity: int, torch_version: str | None) -> Option:
-    history = with_failures_served(case.history)
-    plan = plan_history(history) if allocator_name(allocator) == PLANNED else None
+    history, plan = case.history, plan_for(case.history, allocator)
     fit = find_fit(history, allocator, torch_version=torch_version, plan=plan)
     served = None
     if not fit.undefined:

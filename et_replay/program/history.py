@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -26,12 +27,26 @@ def history_of(program: Program, mode: Mode | None) -> MemoryHistory:
     It has no recorded addresses.
     """
     if mode is None:
-        iterations = _JOB_ITERATIONS
-        events = job_events(program, iterations)
+        events, iterations = job_events(program, _JOB_ITERATIONS), _JOB_ITERATIONS
         makers = {**origins(program), **library_origins(program)}
     else:
-        iterations = 1
-        events, makers = allocation_events(program, mode), origins(program)
+        events, iterations = allocation_events(program, mode), 1
+        makers = origins(program)
+    names = [operation.node.name for operation in program.operations]
+    return replace(_history(program, events, makers), operations=names * iterations)
+
+
+def history_of_replay(program: Program, events: AllocationEvents, workspace: int) -> MemoryHistory:
+    """Make the history of what a replay asked for; its last storage is the library workspace."""
+    makers = origins(program)
+    if workspace:
+        makers[len(program.storages)] = Origin("library workspace", (), MemoryClass.LIBRARY)
+    return _history(program, events, makers)
+
+
+def _history(
+    program: Program, events: AllocationEvents, makers: Mapping[int, Origin]
+) -> MemoryHistory:
     return MemoryHistory(
         source=program.trace.source,
         kind="execution trace",
@@ -40,14 +55,4 @@ def history_of(program: Program, mode: Mode | None) -> MemoryHistory:
         notes=(*program.trace.notes, *program.notes),
         origins=makers,
         class_rule=CLASS_RULE,
-        operations=[operation.node.name for operation in program.operations] * iterations,
     )
-
-
-def history_of_replay(program: Program, events: AllocationEvents, workspace: int) -> MemoryHistory:
-    """Make the history of what a replay asked for; its last storage is the library workspace."""
-    library = Origin("library workspace", (), MemoryClass.LIBRARY)
-    history = history_of(program, Mode.PRE_ALLOCATE)
-    makers = {**history.origins, len(program.storages): library} if workspace else history.origins
-    addresses = np.zeros(len(events), dtype=np.int64)
-    return replace(history, events=events, addresses=addresses, origins=makers, operations=())

@@ -79,7 +79,7 @@ class SimulatedMemory:
         ]
         self._simulator = Simulator(
             allocator,
-            max(0, capacity - other_memory),
+            capacity - other_memory,
             plan=None if plan is None else plan.columns(),
         )
         self._play = self._simulator.player(events)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from et_replay import __version__
 from et_replay.errors import OutOfMemoryError
+from et_replay.origins import MemoryClass
 
 JsonObject = dict[str, object]
 
@@ -23,6 +24,11 @@ def failure_object(failure: OutOfMemoryError) -> JsonObject:
         "reserved_bytes": failure.reserved,
         "largest_free_bytes": failure.largest_free,
     }
+
+
+def classes_object(classes: Mapping[MemoryClass, int]) -> list[JsonObject]:
+    """Give the bytes of each class of memory their JSON form."""
+    return [{"class": kind.value, "bytes": size} for kind, size in classes.items()]
 
 
 def document(command: str, results: Sequence[JsonObject]) -> str:

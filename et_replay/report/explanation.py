@@ -11,7 +11,7 @@ from et_replay.events import Int64Array
 from et_replay.explain import Explanation, Option
 from et_replay.explain.causes import causes
 from et_replay.explain.way_out import how_to_set
-from et_replay.report.document import JsonObject, failure_object
+from et_replay.report.document import JsonObject, classes_object, failure_object
 from et_replay.report.fit import fit_object
 from et_replay.report.segments import segments_text
 from et_replay.report.table import fields, section, table
@@ -86,9 +86,7 @@ def explanation_object(explanation: Explanation) -> JsonObject:
             "absent_events": list(failures.absent),
         },
         "causes": causes(explanation),
-        "classes": [
-            {"class": kind.value, "bytes": size} for kind, size in explanation.classes.items()
-        ],
+        "classes": classes_object(explanation.classes),
         "class_rule": explanation.class_rule,
         "live": [
             {
@@ -219,7 +217,7 @@ def _reserved_text(explanation: Explanation) -> str:
         (reserved.holes, "holes beside live blocks, in reach of the request"),
         (reserved.idle, "free segments in reach of the request"),
         (reserved.streams, "free, stranded in other streams"),
-        (reserved.pools, "free, stranded in private pools"),
+        (reserved.pools, "free, stranded in other pools"),
         (reserved.sizes, "free, in segments for small requests")
         if not explanation.request.small
         else (reserved.sizes, "free, in segments for large requests"),

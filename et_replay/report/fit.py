@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from et_replay.explain import Explanation, Fit
-from et_replay.report.document import JsonObject
+from et_replay.report.document import JsonObject, classes_object
 from et_replay.report.other_memory import other_memory_text
 from et_replay.report.table import fields, table
 from et_replay.units import format_bytes
@@ -63,9 +63,7 @@ def _fit_object(report: FitReport, fit: Fit) -> JsonObject:
         "torch_version": report.torch_version,
         "other_memory_bytes": report.other_memory,
         **fit_object(fit, report.other_memory),
-        "live_at_peak": None
-        if report.peak is None
-        else [{"class": kind.value, "bytes": size} for kind, size in report.peak.classes.items()],
+        "live_at_peak": None if report.peak is None else classes_object(report.peak.classes),
         "notes": list(report.notes),
     }
 

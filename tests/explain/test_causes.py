@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from made_histories import history
+from made_histories import explained, history
 
-from et_replay.events import Action, MemoryHistory
-from et_replay.explain import Case, Explanation, explain, find_way_out
+from et_replay.events import Action
+from et_replay.explain import Case, find_way_out
 from et_replay.explain.causes import causes
 
 MIB = 2**20
 ALLOC, FREE, BEGIN = Action.ALLOC, Action.FREE, Action.POOL_BEGIN
-
-
-def explained(made: MemoryHistory, capacity: int) -> Explanation:
-    explanation = explain(made, "native", capacity)
-    assert explanation is not None
-    return explanation
 
 
 def test_what_lives_and_the_request_may_be_more_than_the_device() -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_histories import Row, history
+from made_histories import Row, explained, history
 
-from et_replay.events import Action, BlockState, MemoryHistory, SegmentState
-from et_replay.explain import Explanation, LiveGroup, explain
+from et_replay.events import Action, BlockState, SegmentState
+from et_replay.explain import LiveGroup, explain
 from et_replay.explain.causes import causes
 from et_replay.explain.explanation import Failures, Moment
 from et_replay.origins import MemoryClass, Origin
@@ -25,12 +25,6 @@ BEGIN, END = Action.POOL_BEGIN, Action.POOL_END
 WEIGHT = Origin("aten::empty", ("Model",), MemoryClass.WEIGHT)
 RELU = Origin("aten::relu", ("Model", "Block"), MemoryClass.ACTIVATION)
 MM = Origin("aten::mm", ("Model",), MemoryClass.ACTIVATION)
-
-
-def explained(made: MemoryHistory, capacity: int, allocator: str = "native") -> Explanation:
-    explanation = explain(made, allocator, capacity)
-    assert explanation is not None
-    return explanation
 
 
 def start(*parts: tuple[int, int], stream: int = 0) -> tuple[SegmentState, ...]:

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from made_histories import history
+from made_histories import explained, history
 from snapshot_builder import block, entry, pickled, segment, snapshot
 
-from et_replay.events import Action, MemoryHistory
-from et_replay.explain import Explanation, explain
+from et_replay.events import Action
 from et_replay.explain.explanation import Failures
 from et_replay.formats import open_history
 
 MIB = 2**20
 ALLOC, FREE, OOM = Action.ALLOC, Action.FREE, Action.OUT_OF_MEMORY
-
-
-def explained(made: MemoryHistory, capacity: int) -> Explanation:
-    explanation = explain(made, "native", capacity)
-    assert explanation is not None
-    return explanation
 
 
 def test_a_recorded_failure_fails_again_and_is_explained() -> None:
