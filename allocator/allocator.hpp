@@ -102,6 +102,7 @@ class Allocator {
   virtual void reset_peaks() { statistics_.reset_peaks(); }
   const Device& device() const { return device_; }
   Trace& trace() { return trace_; }
+  const Trace& trace() const { return trace_; }
 
  protected:
   Device& device_;

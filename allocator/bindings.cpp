@@ -106,13 +106,7 @@ std::vector<SegmentState> segments(const Simulation& simulation) {
 }
 
 nb::list trace(Simulation& simulation) {
-  nb::list result;
-  for (const TraceEntry& entry : simulation.allocator().trace().entries) {
-    result.append(nb::make_tuple(trace_action_names[static_cast<int>(entry.action)], entry.address,
-                                 entry.size, entry.stream,
-                                 nb::make_tuple(entry.pool.first, entry.pool.second)));
-  }
-  return result;
+  return trace_entries(simulation.allocator().trace().entries);
 }
 
 nb::list policy_list() {

@@ -29,6 +29,16 @@ MemoryCounts count_memory(const Allocator& allocator) {
           caching == nullptr ? unlimited : caching->settings().max_split_size};
 }
 
+nb::list trace_entries(const std::vector<TraceEntry>& entries) {
+  nb::list result;
+  for (const TraceEntry& entry : entries) {
+    result.append(nb::make_tuple(trace_action_names[static_cast<int>(entry.action)], entry.address,
+                                 entry.size, entry.stream,
+                                 nb::make_tuple(entry.pool.first, entry.pool.second)));
+  }
+  return result;
+}
+
 nb::dict memory_stats(const MemoryCounts& counts) {
   const Statistics& statistics = counts.statistics;
   nb::dict stats;

@@ -26,6 +26,9 @@ struct MemoryCounts {
 };
 MemoryCounts count_memory(const Allocator& allocator);
 
+// Action, address, size, stream and pool of each.
+nanobind::list trace_entries(const std::vector<TraceEntry>& entries);
+
 // Under the names of torch.cuda.memory_stats().
 nanobind::dict memory_stats(const MemoryCounts& counts);
 

@@ -1,8 +1,6 @@
 // Columns of rows in, a PlanTable out.
 #include "plan_bindings.hpp"
 
-#include <nanobind/ndarray.h>
-
 #include <stdexcept>
 
 #include "planned.hpp"
@@ -12,13 +10,11 @@ namespace nb = nanobind;
 namespace et_replay {
 namespace {
 
-using Column = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-void make_plan(PlanTable* self, Bytes arena, Tick period, const Column& storage,
-               const Column& offset, const Column& size, const Column& start, const Column& end,
-               const Column& stream) {
+void make_plan(PlanTable* self, Bytes arena, Tick period, const PlanColumn& storage,
+               const PlanColumn& offset, const PlanColumn& size, const PlanColumn& start, const PlanColumn& end,
+               const PlanColumn& stream) {
   PlanTable plan{arena, period, {}};
-  for (const Column* column : {&offset, &size, &start, &end, &stream}) {
+  for (const PlanColumn* column : {&offset, &size, &start, &end, &stream}) {
     if (column->shape(0) != storage.shape(0)) {
       throw std::invalid_argument("The columns of the plan differ in length.");
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 
 #include <optional>
 
@@ -9,6 +10,9 @@
 #include "planned_figures.hpp"
 
 namespace et_replay {
+
+using PlanColumn = nanobind::ndarray<const std::int64_t, nanobind::ndim<1>, nanobind::c_contig,
+                                 nanobind::device::cpu>;
 
 void define_plan(nanobind::module_& module);
 

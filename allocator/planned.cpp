@@ -15,29 +15,45 @@ bool is_empty(const Occupancy::Range& range) { return range.begin >= range.end; 
 PlannedAllocator::PlannedAllocator(Device& device, const PlanTable& plan, Settings settings,
                                    Version version)
     : Allocator(device),
-      schedule_(plan),
-      arena_(round_up(plan.arena, segment_granularity)),
-      fallback_(device, settings, version, own_.get()),
-      in_use_(schedule_, arena_) {}
+      fallback_(device, settings, version, own_.get()) {
+  serve(plan);
+}
+
+void PlannedAllocator::serve(const PlanTable& plan) {
+  schedule_.emplace(plan);
+  arena_ = round_up(plan.arena, segment_granularity);
+  idle_.reset();
+  in_use_.emplace(*schedule_, arena_);
+  figures_ = {};
+}
+
+void PlannedAllocator::adopt(const PlanTable& plan) {
+  if (!in_use_->empty()) {
+    throw std::invalid_argument("A plan cannot be replaced while something lives in its arena.");
+  }
+  const Schedule possible(plan);  // or it throws, before anything has changed
+  if (reserved_ > 0) release_arena();
+  serve(plan);
+}
 
 Block* PlannedAllocator::allocate(Bytes requested, Stream stream) {
   settle_events();
   if (!is_for_arena(requested, stream)) return fall_back(requested, stream);
   if (reserved_ == 0) reserve_arena(stream);
   // It is taken to live to the end of the iteration; between two, of the next one.
-  const Tick period = schedule_.period();
-  const Tick start = schedule_.now() < period ? schedule_.now() : 0;
+  const Tick period = schedule_->period();
+  const Tick start = schedule_->now() < period ? schedule_->now() : 0;
   return serve_elsewhere({requested, stream, start, period, {}});
 }
 
 Block* PlannedAllocator::allocate_for(std::int64_t storage, Bytes requested, Stream stream) {
-  const Schedule::Row* row = schedule_.find(storage);
+  const Schedule::Row* row = schedule_->find(storage);
   if (row == nullptr || !is_for_arena(requested, stream)) return allocate(requested, stream);
   settle_events();
   if (reserved_ == 0) reserve_arena(stream);
   if (!row->only) row = choose(row, requested, stream);
-  schedule_.begin(*row);
-  const Request request{requested, stream, row->start, row->end, schedule_.due(row->end)};
+  schedule_->begin(*row);
+  const Request request{requested, stream, row->start, row->end, schedule_->due(row->end)};
   const Range gap = gap_for(*row, requested, stream);
   if (!is_empty(gap)) {
     figures_.planned.count(requested);
@@ -66,7 +82,7 @@ PlannedAllocator::Range PlannedAllocator::gap_for(const Schedule::Row& row, Byte
   const Bytes size = round_up(requested, smallest_block);
   if (row.offset == no_offset || row.stream != stream) return {};
   if (size > round_up(row.size, smallest_block)) return {};
-  const Range gap = in_use_.gap(row.rank, row.offset);
+  const Range gap = in_use_->gap(row.rank, row.offset);
   return gap.begin <= row.offset && row.offset + size <= gap.end ? gap : Range{};
 }
 
@@ -77,9 +93,9 @@ const Schedule::Row* PlannedAllocator::choose(const Schedule::Row* row, Bytes re
   const Schedule::Row* next = row;
   const Schedule::Row* served = nullptr;
   for (; row != nullptr; row = row->sibling) {
-    if (schedule_.wait(*row) < schedule_.wait(*next)) next = row;
+    if (schedule_->wait(*row) < schedule_->wait(*next)) next = row;
     if (is_empty(gap_for(*row, requested, stream))) continue;
-    if (served == nullptr || schedule_.wait(*row) < schedule_.wait(*served)) served = row;
+    if (served == nullptr || schedule_->wait(*row) < schedule_->wait(*served)) served = row;
   }
   return served != nullptr ? served : next;
 }
@@ -88,16 +104,16 @@ Block* PlannedAllocator::serve_elsewhere(const Request& request) {
   const std::optional<Bytes> offset = find_idle(request);
   if (!offset) return fall_back(request.requested, request.stream);
   figures_.reused.count(request.requested);
-  return lease(Occupancy::no_rank, *offset, in_use_.gap(Occupancy::no_rank, *offset), request);
+  return lease(Occupancy::no_rank, *offset, in_use_->gap(Occupancy::no_rank, *offset), request);
 }
 
 // The front of the smallest range that the plan leaves free for as long and that nobody uses.
 std::optional<Bytes> PlannedAllocator::find_idle(const Request& request) {
-  if (!idle_) idle_.emplace(schedule_);
+  if (!idle_) idle_.emplace(*schedule_);
   Range best{0, std::numeric_limits<Bytes>::max()};
   for (const Range& hole : idle_->holes(request.stream, request.start, request.end)) {
     if (hole.end - hole.begin < request.size()) continue;
-    in_use_.look_for_best_fit(hole, request.size(), best);
+    in_use_->look_for_best_fit(hole, request.size(), best);
   }
   if (best.end == std::numeric_limits<Bytes>::max()) return std::nullopt;
   return best.begin;

@@ -47,6 +47,10 @@ class PlannedAllocator final : public Allocator {
   std::vector<SegmentView> segments() const override;
   void reset_peaks() override { fallback_.reset_peaks(); }
 
+  // Serves another plan from here on, and counts anew. Throws std::invalid_argument about the plan,
+  // or while something lives in the arena.
+  void adopt(const PlanTable& plan);
+
   PlannedFigures figures() const;
   const CachingAllocator& fallback() const { return fallback_; }
   StreamEvents& stream_events() { return pending_.events; }
@@ -69,6 +73,7 @@ class PlannedAllocator final : public Allocator {
     Bytes size() const { return round_up(requested, smallest_block); }
   };
 
+  void serve(const PlanTable& plan);
   bool is_for_arena(Bytes requested, Stream stream) const;
   void settle_events();
   void reserve_arena(Stream stream);
@@ -92,9 +97,9 @@ class PlannedAllocator final : public Allocator {
     trace_.record(action, block.address, size, block.home->stream, {0, 0});
   }
 
-  Schedule schedule_;
-  const Bytes arena_;              // as the device gives it
-  std::optional<IdleSpace> idle_;  // made when it is needed first
+  std::optional<Schedule> schedule_;  // never nothing
+  Bytes arena_ = 0;                   // as the device gives it
+  std::optional<IdleSpace> idle_;     // made when it is needed first
   CachingAllocator fallback_;
   PlannedFigures figures_;
 
@@ -103,7 +108,7 @@ class PlannedAllocator final : public Allocator {
   Stream stream_ = 0;   // whose request it was reserved for
   Pool pool_{PoolKind::large, {0, 0}, nullptr};
   BlockArena<Lease> leases_;
-  Occupancy in_use_;
+  std::optional<Occupancy> in_use_;   // never nothing
   PendingFrees pending_;
   std::map<std::uint64_t, Block*> held_;
   std::uint64_t next_ticket_ = 0;

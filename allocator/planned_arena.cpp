@@ -58,7 +58,7 @@ Block* PlannedAllocator::lease(RankSet::Rank rank, Bytes offset, const Range& ga
   block->due = request.due;
   block->rank = rank;
   const Range range{offset, offset + block->size};
-  in_use_.insert(rank, range);
+  in_use_->insert(rank, range);
   count_gaps(range, gap, 1);
   record(TraceAction::alloc, *block, block->requested);
   count(*block, 1);
@@ -113,9 +113,9 @@ void PlannedAllocator::complete(Block* block) {
   count_active(*block, -1);
   Lease* lease = static_cast<Lease*>(block);
   const auto offset = static_cast<Bytes>(block->address - base_);
-  in_use_.erase(lease->rank, offset);
-  count_gaps({offset, offset + block->size}, in_use_.gap(lease->rank, offset), -1);
-  schedule_.end(lease->due);
+  in_use_->erase(lease->rank, offset);
+  count_gaps({offset, offset + block->size}, in_use_->gap(lease->rank, offset), -1);
+  schedule_->end(lease->due);
   leases_.destroy(lease);
 }
 
@@ -123,7 +123,7 @@ void PlannedAllocator::empty_cache() {
   fallback_.empty_cache();
   if (fallback_.capturing()) return;
   synchronize();
-  if (reserved_ > 0 && in_use_.empty()) release_arena();
+  if (reserved_ > 0 && in_use_->empty()) release_arena();
 }
 
 // Waits for all streams that use freed blocks.

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <stdexcept>
 #include <utility>
 
+#include "planned.hpp"
 #include "pool.hpp"
 
 namespace et_replay {
@@ -20,14 +22,15 @@ PluggableAllocator::PluggableAllocator(int ordinal, const PluggableSetup& setup)
     : device_(ordinal, setup.limit),
       allocator_(make_allocator(setup.policy, device_, setup.setup)) {}
 
-Address PluggableAllocator::allocate(Bytes requested, CudaStream stream, std::int64_t storage) {
+Address PluggableAllocator::allocate(Bytes requested, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!waits_.empty() || !deferred_.empty()) settle();
   const Stream number = number_of(stream);
   if (!captures_.empty()) route(stream, number);
+  const std::int64_t storage = requests_.take(requested, number);
   try {
-    Block* block = storage == no_storage ? allocator_->allocate(requested, number)
-                                         : allocator_->allocate_for(storage, requested, number);
+    Block* block = storage < 0 ? allocator_->allocate(requested, number)
+                               : allocator_->allocate_for(storage, requested, number);
     live_.insert(static_cast<std::int64_t>(block->address), block);
     return block->address;
   } catch (const OutOfMemory& error) {
@@ -80,6 +83,28 @@ void PluggableAllocator::reset_peaks() {
 void PluggableAllocator::set_fraction(double fraction) {
   const std::lock_guard<std::mutex> lock(mutex_);
   allocator_->set_fraction(fraction);
+}
+
+void PluggableAllocator::record_trace(bool on) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Trace& trace = allocator_->trace();
+  trace.enabled = on;
+  if (on) trace.entries.clear();
+}
+
+void PluggableAllocator::adopt(const PlanTable& plan, RequestList requests) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto* planned = dynamic_cast<PlannedAllocator*>(allocator_.get());
+  if (planned == nullptr) {
+    throw std::invalid_argument("Only stalloc serves a plan, and another allocator serves here.");
+  }
+  planned->adopt(plan);
+  requests_ = std::move(requests);
+}
+
+void PluggableAllocator::expect(std::size_t begin, std::size_t end) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  requests_.expect(begin, end);
 }
 
 std::optional<OutOfMemory> PluggableAllocator::last_failure() {

@@ -15,6 +15,7 @@
 
 #include "cuda_device.hpp"
 #include "policies.hpp"
+#include "request_list.hpp"
 #include "storage_table.hpp"
 
 namespace et_replay {
@@ -32,14 +33,22 @@ class PluggableAllocator {
   // Throws std::invalid_argument about the setup, std::runtime_error about the device.
   PluggableAllocator(int ordinal, const PluggableSetup& setup);
 
-  // At least one byte. Throws OutOfMemory. `storage` is that of a plan; no_storage: it has none.
-  Address allocate(Bytes requested, CudaStream stream, std::int64_t storage);
+  // At least one byte. Throws OutOfMemory.
+  Address allocate(Bytes requested, CudaStream stream);
   // Returns whether the address was one of this device's.
   bool free(Address address);
   bool record_stream(Address address, CudaStream stream);
   void empty_cache();
   void reset_peaks();
   void set_fraction(double fraction);
+  // Starts the trace of the allocator anew, or ends it.
+  void record_trace(bool on);
+
+  // Serves another plan from here on, to the requests of this list that are expected. Throws
+  // std::invalid_argument about the plan, while its arena is in use, or where none is served.
+  void adopt(const PlanTable& plan, RequestList requests);
+  // Of that list, the requests [begin, end) come next, in about this order.
+  void expect(std::size_t begin, std::size_t end);
 
   // While the filter holds for a stream, its requests go to a private pool: those of a CUDA graph
   // that is captured. The pool lives until as many releases.
@@ -55,8 +64,6 @@ class PluggableAllocator {
     return look(static_cast<const Allocator&>(*allocator_));
   }
   std::optional<OutOfMemory> last_failure();
-
-  static constexpr std::int64_t no_storage = -1;
 
  private:
   struct Capture {
@@ -85,6 +92,7 @@ class PluggableAllocator {
   CudaDevice device_;
   std::unique_ptr<Allocator> allocator_;
   StorageTable<Block> live_;  // by address
+  RequestList requests_;
   // By their handles: allocators rank streams by number. The default stream is 0.
   std::map<CudaStream, Stream> streams_{{nullptr, 0}};
   CudaStream last_stream_ = nullptr;
@@ -113,11 +121,6 @@ bool is_installed();
 PluggableAllocator* find(int ordinal);
 // The same, made now if there is none.
 PluggableAllocator& on_device(int ordinal);
-
-// The next request of this thread for `size` bytes is that of a storage of the plan; -1: for any
-// number of bytes. May be called for several requests ahead.
-void expect(std::int64_t storage, Bytes size);
-void expect_nothing();
 
 // Throws the error that torch knows as out of memory, with this text.
 using Thrower = void (*)(const char* text);

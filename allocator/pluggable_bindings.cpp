@@ -7,8 +7,10 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "figure_bindings.hpp"
 #include "plan_bindings.hpp"
@@ -60,6 +62,37 @@ Bytes capacity(int device) {
       [](const Allocator& allocator) { return allocator.device().capacity(); });
 }
 
+// For an operation of a replay it is called once: a device that has served nothing expects nothing.
+void expect(int device, std::size_t begin, std::size_t end) {
+  if (PluggableAllocator* state = pluggable::find(device)) state->expect(begin, end);
+}
+
+void adopt(int device, const PlanTable& plan, const PlanColumn& storage, const PlanColumn& size,
+           const PlanColumn& stream) {
+  std::vector<PlannedRequest> requests;
+  if (storage.shape(0) != size.shape(0) || storage.shape(0) != stream.shape(0)) {
+    throw std::invalid_argument("The columns of the requests differ in length.");
+  }
+  requests.reserve(storage.shape(0));
+  for (std::size_t row = 0; row < storage.shape(0); ++row) {
+    requests.push_back({storage(row), size(row), static_cast<Stream>(stream(row))});
+  }
+  pluggable::on_device(device).adopt(plan, RequestList(std::move(requests)));
+}
+
+std::size_t trace_length(int device) {
+  PluggableAllocator* state = pluggable::find(device);
+  if (state == nullptr) return 0;
+  return state->inspect([](const Allocator& allocator) { return allocator.trace().entries.size(); });
+}
+
+nb::list trace_of(int device) {
+  PluggableAllocator* state = pluggable::find(device);
+  if (state == nullptr) return {};
+  return trace_entries(
+      state->inspect([](const Allocator& allocator) { return allocator.trace().entries; }));
+}
+
 void reset_peaks(int device) {
   if (PluggableAllocator* state = pluggable::find(device)) state->reset_peaks();
 }
@@ -84,8 +117,15 @@ void define_pluggable(nb::module_& module) {
              nb::call_guard<nb::gil_scoped_release>());
   module.def("pluggable_plan_figures", &figures, nb::arg("device"));
   module.def("pluggable_last_failure", &last_failure, nb::arg("device"));
-  module.def("pluggable_expect", &pluggable::expect, nb::arg("storage"), nb::arg("size") = -1);
-  module.def("pluggable_expect_nothing", &pluggable::expect_nothing);
+  module.def("pluggable_adopt", &adopt, nb::arg("device"), nb::arg("plan"), nb::kw_only(),
+             nb::arg("storage"), nb::arg("size"), nb::arg("stream"));
+  module.def("pluggable_expect", &expect, nb::arg("device"), nb::arg("begin"), nb::arg("end"));
+  module.def(
+      "pluggable_record_trace",
+      [](int device, bool on) { pluggable::on_device(device).record_trace(on); },
+      nb::arg("device"), nb::arg("on"));
+  module.def("pluggable_trace_length", &trace_length, nb::arg("device"));
+  module.def("pluggable_trace", &trace_of, nb::arg("device"));
   module.def(
       "pluggable_throw_out_of_memory_by",
       [](std::uintptr_t function) {

@@ -22,27 +22,10 @@ struct Process {
   std::atomic<PluggableAllocator*> devices[most_devices] = {};
 };
 
-struct Expected {
-  std::int64_t storage;
-  Bytes size;
-};
-
 // All of it is leaked on purpose: tensors are freed as late as the end of the process, after the
 // destructors of whatever else there is.
 std::atomic<Process*> process{nullptr};
 std::atomic<Thrower> thrower{nullptr};
-thread_local std::vector<Expected>* expected = nullptr;
-
-std::int64_t take_expected(Bytes size) {
-  if (expected == nullptr || expected->empty()) return PluggableAllocator::no_storage;
-  for (auto entry = expected->begin(); entry != expected->end(); ++entry) {
-    if (entry->size != -1 && entry->size != size) continue;
-    const std::int64_t storage = entry->storage;
-    expected->erase(entry);
-    return storage;
-  }
-  return PluggableAllocator::no_storage;
-}
 
 void replace(std::string& text, const std::string& old, const std::string& fresh) {
   const std::size_t at = text.find(old);
@@ -118,15 +101,6 @@ PluggableAllocator& on_device(int ordinal) {
   return *slot.load();
 }
 
-void expect(std::int64_t storage, Bytes size) {
-  if (expected == nullptr) expected = new std::vector<Expected>;
-  expected->push_back({storage, size});
-}
-
-void expect_nothing() {
-  if (expected != nullptr) expected->clear();
-}
-
 void throw_out_of_memory_by(Thrower function) { thrower.store(function); }
 
 }  // namespace pluggable
@@ -148,15 +122,15 @@ Address to_address(void* pointer) { return reinterpret_cast<Address>(pointer); }
 
 }  // namespace et_replay
 
-// Never returns null, which torch would take for memory: it throws.
+// For no bytes it returns null, as torch's own allocator does: there is nothing to free then. For
+// more it never does, as torch would take it for memory: it throws.
 ET_REPLAY_EXPORT void* et_replay_alloc(std::size_t size, int device, CUstream_st* stream) {
   using namespace et_replay;
+  if (size == 0) return nullptr;
   std::string text;
   try {
-    const auto requested = static_cast<Bytes>(size == 0 ? 1 : size);
-    const std::int64_t storage = pluggable::take_expected(requested);
-    const Address address =
-        pluggable::on_device(device).allocate(requested, stream, storage);
+    const auto requested = static_cast<Bytes>(size);
+    const Address address = pluggable::on_device(device).allocate(requested, stream);
     return reinterpret_cast<void*>(address);
   } catch (const OutOfMemory& error) {
     text = pluggable::sentence(error, device);

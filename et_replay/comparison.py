@@ -91,6 +91,7 @@ def compare(
     iterations: int = 1,
     plan: Plan | None = None,
     fraction: float | None = None,
+    warmup: int | None = None,
 ) -> Comparison:
     """Serve `history` from `allocator`, over and over without a reset.
 
@@ -99,7 +100,8 @@ def compare(
     was reserved before the first event is taken as recorded by the plain native allocator; the
     others get the requests that live in it first. `stalloc` serves `plan`, or one that is made here
     and not counted in `duration`. `fraction` is how much of the device the allocator may hold, as
-    `torch.cuda.set_per_process_memory_fraction` sets it. Raises UsageError for an allocator, a
+    `torch.cuda.set_per_process_memory_fraction` sets it. With `warmup` the peaks are only those of
+    the `iterations` that follow after so many others. Raises UsageError for an allocator, a
     setting or a version that there is not.
     """
     plan = plan_for(history, allocator, plan)
@@ -111,7 +113,8 @@ def compare(
         plan=plan,
         fraction=fraction,
     )
-    events = _repeatable(history.events) if iterations > 1 else history.events
+    total = iterations + (warmup or 0)
+    events = _repeatable(history.events) if total > 1 else history.events
     begin = int(events.steps[0]) if len(events.steps) else 0
     reserved: list[int] = []
     failure: OutOfMemoryError | None = None
@@ -120,7 +123,9 @@ def compare(
     try:
         run_before(simulator, history, allocator)
         simulator.run(events, 0, begin)
-        for _ in range(iterations):
+        for iteration in range(total):
+            if iteration == warmup:
+                simulator.reset_peaks()
             simulator.run(events, begin)
             reserved.append(simulator.reserved)
         failure = next(iter(simulator.reproduced), None)
@@ -138,7 +143,7 @@ def compare(
         statistics=simulator.statistics(),
         reserved_by_iteration=tuple(reserved),
         out_of_memory=failure,
-        failed_iteration=min(len(reserved) + 1, iterations) if failure else None,
+        failed_iteration=min(len(reserved) + 1, total) if failure else None,
         undefined=undefined,
         duration=time.perf_counter_ns() - started,
         plan=plan,

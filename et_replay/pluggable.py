@@ -13,18 +13,20 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from et_replay import _core
 from et_replay.allocator_figures import MemoryStatistics, PlanFigures
 from et_replay.errors import OutOfMemoryError, UsageError
-from et_replay.events import PlanColumns
-from et_replay.simulation import NEWEST_VERSION, native_plan
+from et_replay.events import Int64Array, PlanColumns
+from et_replay.simulation import native_plan, nearest_version
 
 expect = _core.pluggable_expect
-"""Say whose the next request of this thread is: the storage in the plan, and its size in bytes."""
-expect_nothing = _core.pluggable_expect_nothing
-"""Forget what was expected and has not come."""
+"""Say which requests of the list of `adopt` come next on a device, from a row on to before another.
+
+Each gets the storage of the first of them that has its size and stream and has not come yet.
+"""
 
 _THROWER = """\
 #include <c10/util/Exception.h>
@@ -54,7 +56,7 @@ def install(
         _core.pluggable_install(
             name,
             settings=settings,
-            torch_version=_nearest_version(),
+            torch_version=nearest_version(torch.__version__),
             device_memory=device_memory,
             plan=None if plan is None else native_plan(plan),
         )
@@ -79,6 +81,18 @@ _TOO_LATE = "The allocator must be installed before the first use of CUDA in thi
 def is_installed() -> bool:
     """Return whether `install` has been called."""
     return _core.pluggable_installed()
+
+
+def adopt(
+    plan: PlanColumns, storage: Int64Array, size: Int64Array, stream: Int64Array, device: int = 0
+) -> None:
+    """Serve another plan from here on, to requests as they are listed, a row each.
+
+    The arena of the plan before must be empty. Raises ValueError for a plan that cannot be.
+    """
+    columns = map(np.ascontiguousarray, (storage, size, stream))
+    names = ("storage", "size", "stream")
+    _core.pluggable_adopt(device, native_plan(plan), **dict(zip(names, columns, strict=True)))
 
 
 def statistics(device: int = 0) -> MemoryStatistics | None:
@@ -113,12 +127,6 @@ def last_failure(device: int = 0) -> OutOfMemoryError | None:
         reserved=failure.reserved,
         largest_free=failure.largest_free,
     )
-
-
-def _nearest_version() -> str:
-    """Return torch's version, or the one nearest to it whose allocator is known."""
-    minor = int(torch.__version__.split(".")[1])
-    return f"2.{min(max(minor, 7), int(NEWEST_VERSION.partition('.')[2]))}"
 
 
 def _hand_to_torch() -> None:

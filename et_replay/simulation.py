@@ -36,12 +36,19 @@ __all__ = [
     "Simulator",
     "allocator_name",
     "native_plan",
+    "nearest_version",
 ]
 
 
 def allocator_name(allocator: str) -> str:
     """Return the name in "NAME:SETTINGS"."""
     return allocator.partition(":")[0]
+
+
+def nearest_version(torch_version: str) -> str:
+    """Return the version, such as "2.11.0+cu130", or the one nearest to it that is known."""
+    minor = int(torch_version.split(".")[1])
+    return f"2.{min(max(minor, 7), int(NEWEST_VERSION.partition('.')[2]))}"
 
 
 class Simulator:

@@ -227,12 +227,14 @@ def planned() -> dict[str, Any]:
     from et_replay import pluggable
 
     torch.empty(1, device="cuda")
+    plan = plan_of_64()
+    pluggable.adopt(plan, plan.storage, plan.size, plan.stream)
     pointers: list[set[int]] = [set() for _ in range(64)]
     times = []
     for _ in range(300):
         start = time.perf_counter_ns()
         for storage in range(64):
-            pluggable.expect(storage, MIB)
+            pluggable.expect(0, storage, storage + 1)
             tensor = torch.empty(MIB, device="cuda", dtype=torch.uint8)
             pointers[storage].add(tensor.data_ptr())
             del tensor
@@ -325,8 +327,7 @@ def main() -> None:
     if allocator != "torch":
         from et_replay import pluggable
 
-        plan = plan_of_64() if name == "planned" else None
-        pluggable.install(allocator, device_memory=limit, plan=plan)
+        pluggable.install(allocator, device_memory=limit)
     elif limit is not None:
         torch.cuda.set_per_process_memory_fraction(limit / torch.cuda.mem_get_info()[1])
     print(json.dumps(PROGRAMS[name]()), flush=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from et_replay.commands import options
 from et_replay.commands.inputs import Input, add_inputs, allocators_of, inputs_of, work_on
+from et_replay.commands.needs_torch import needs_torch
 from et_replay.commands.output import (
     check_destination,
     check_distinct,
@@ -46,14 +47,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for execution traces: whose lifetimes the events have; those of stalloc are those of "
         "lazy (default: those that --plan was made with, else pre)",
     )
+    parser.add_argument(
+        "--device",
+        type=options.device,
+        metavar="cuda[:N]",
+        help="for execution traces: replay them on this device under each allocator, in a process "
+        "of its own, and show what was measured beside the simulation; torch is PyTorch's own "
+        "allocator there (default: simulate, without a GPU)",
+    )
     options.add_torch_version(parser)
     options.add_device_memory(parser)
     parser.add_argument(
         "--iterations",
         type=options.integer(1),
-        default=1,
         metavar="N",
-        help="times to run the events without a reset, to see drift (default: 1)",
+        help="times to run the events without a reset, to see drift (default: 1), or with --device "
+        "iterations to measure (default: 10)",
     )
     parser.add_argument(
         "--snapshot",
@@ -91,6 +100,8 @@ class _Task:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare allocators offline: peak memory, fragmentation and failures for the same events."""
+    if arguments.device is not None:
+        return _on_device(arguments)
     allocators = allocators_of(arguments, _DEFAULT)
     inputs = inputs_of(arguments, Mode.PRE_ALLOCATE)
     _check_destinations(arguments, inputs)
@@ -107,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
             allocators,
             arguments.torch_version,
             arguments.device_memory,
-            arguments.iterations,
+            arguments.iterations or 1,
             plan,
             keep_history=bool(arguments.page or arguments.snapshot),
         )
@@ -125,6 +136,13 @@ def run(arguments: argparse.Namespace) -> int:
     )
     failed = any(row.out_of_memory for report in reports for row in report.rows)
     return OutOfMemoryError.exit_code if failed else 0
+
+
+def _on_device(arguments: argparse.Namespace) -> int:
+    with needs_torch("--device"):
+        from et_replay.commands.compare_on_device import compare_on_device
+    check_destination(arguments.json, arguments.force, arguments.trace[0])
+    return compare_on_device(arguments)
 
 
 def _report(task: _Task) -> InputReport:

@@ -10,6 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from et_replay.commands import options
+from et_replay.commands.needs_torch import needs_torch
 from et_replay.commands.output import (
     check_destination,
     check_distinct,
@@ -19,7 +20,7 @@ from et_replay.commands.output import (
 )
 from et_replay.commands.pages import maps_of, write_page
 from et_replay.commands.replay_history import replay_history
-from et_replay.errors import OutOfMemoryError, ReplayError, TraceError, UsageError
+from et_replay.errors import OutOfMemoryError, TraceError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.explain import Explanation, Option, explain, find_way_out
@@ -174,16 +175,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _replay_trace(trace: ExecutionTrace, arguments: argparse.Namespace) -> int:
-    # torch takes a second to import, and may be missing: only here is it needed.
-    try:
+    with needs_torch("A replay"):
         from et_replay.replay import ReplayOptions, replay
         from et_replay.replay.workspaces import default_library_workspace
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise ReplayError("A replay needs PyTorch, which is missing: pip install torch.") from error
-    except (ImportError, OSError) as error:
-        raise ReplayError(f"A replay needs PyTorch, which cannot be imported: {error}.") from error
     from et_replay.report.document import document
     from et_replay.report.replay import replay_object, replay_text
 

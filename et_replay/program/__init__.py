@@ -3,7 +3,7 @@
 from et_replay.program.allocations import allocation_events
 from et_replay.program.build import build_program
 from et_replay.program.classes import CLASS_RULE, classify, origins
-from et_replay.program.history import JOB, history_of, history_of_replay
+from et_replay.program.history import JOB, history_of, history_of_replay, history_of_requests
 from et_replay.program.job import job_events, library_origins
 from et_replay.program.libraries import LibraryAllocation, library_allocations
 from et_replay.program.program import Call, Operation, Program, Storage, StorageKind, Tensor
@@ -28,6 +28,7 @@ __all__ = [
     "classify",
     "history_of",
     "history_of_replay",
+    "history_of_requests",
     "job_events",
     "library_allocations",
     "library_origins",

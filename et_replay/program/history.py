@@ -13,6 +13,7 @@ from et_replay.program.allocations import allocation_events
 from et_replay.program.classes import CLASS_RULE, origins
 from et_replay.program.job import job_events, library_origins
 from et_replay.program.program import Program
+from et_replay.program.requests import RecordedRequests
 from et_replay.program.schedule import Mode
 
 JOB = "job"
@@ -42,6 +43,11 @@ def history_of_replay(program: Program, events: AllocationEvents, workspace: int
     if workspace:
         makers[len(program.storages)] = Origin("library workspace", (), MemoryClass.LIBRARY)
     return _history(program, events, makers)
+
+
+def history_of_requests(program: Program, requests: RecordedRequests) -> MemoryHistory:
+    """Make the history of what a replay was seen to ask a real device for."""
+    return _history(program, requests.events, {**origins(program), **requests.others})
 
 
 def _history(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,14 +17,17 @@ from et_replay.events import Action, AllocationEvents
 from et_replay.planning import Plan, check_plan, lifetimes, plan_events
 from et_replay.program.allocations import allocation_events
 from et_replay.program.program import Program
-from et_replay.program.schedule import Mode, schedule
+from et_replay.program.requests import RecordedRequests
+from et_replay.program.schedule import schedule
 from et_replay.replay.first_run import FirstRun
-from et_replay.replay.memory import DeviceMemory, MeasuredMemory, SimulatedMemory
+from et_replay.replay.memory import TORCH, DeviceMemory, MeasuredMemory, SimulatedMemory
 from et_replay.replay.options import ReplayOptions
 from et_replay.replay.prepare import Preparer
 from et_replay.replay.prepared import PreparedCall, PreparedOperation, bind_results
+from et_replay.replay.recorded_requests import RequestRecorder, Runner
 from et_replay.replay.result import (
     Coverage,
+    Elsewhere,
     Flushes,
     LiveStorage,
     Outcome,
@@ -32,10 +35,11 @@ from et_replay.replay.result import (
     ReplayResult,
 )
 from et_replay.replay.room import Room
+from et_replay.replay.served_memory import ServedMemory
 from et_replay.replay.target import Target, choose_target
 from et_replay.replay.tensor_store import TensorStore
 from et_replay.serving import DEFAULT_DEVICE_MEMORY
-from et_replay.simulation import PlanFigures
+from et_replay.simulation import allocator_name
 from et_replay.units import format_bytes
 
 Progress = Callable[[int, int], None]
@@ -50,15 +54,25 @@ def replay(
     had, ReplayError where `on_unsupported` is `fail` and something is.
     """
     target = choose_target(options.device, program.device)
+    served = None
+    if not target.simulated:
+        _refuse_simulated(options, target)
+        # Before anything else can use CUDA.
+        served = _served_memory(options, target)
     with torch.inference_mode():
-        return _Replay(program, options, target, progress).result()
+        return _Replay(program, options, target, progress, served).result()
 
 
 class _Replay:
     """One replay: the prepared operations, the tensors, the device's memory."""
 
     def __init__(
-        self, program: Program, options: ReplayOptions, target: Target, progress: Progress | None
+        self,
+        program: Program,
+        options: ReplayOptions,
+        target: Target,
+        progress: Progress | None,
+        served: ServedMemory | None = None,
     ) -> None:
         self._program = program
         self._options = options
@@ -71,10 +85,15 @@ class _Replay:
         self._contents = prepared.contents
         self._store = TensorStore(program, target, prepared.contents, options.seed)
         self._plan: Plan | None = None
-        self._memory = self._new_memory()
+        self._served = served
+        self._memory = served or self._new_memory()
         steady = options.device_memory_threshold == 1
         self._first_run = FirstRun(self._store, options.on_unsupported, steady)
         self._flushes = Flushes()
+        self._elsewhere: Sequence[Elsewhere] = ()
+        self._requests: RecordedRequests | None = None
+        self._rehearsed = False
+        self._recorder = self._new_recorder()
         self._reached = 0
         self._times: list[int] = []
 
@@ -104,8 +123,11 @@ class _Replay:
             out_of_memory=failure,
             live=self._live() if failure else (),
             plan=self._plan,
-            plan_figures=self._plan_figures(),
-            allocator=self._options.simulated_allocator if self._target.simulated else "",
+            plan_figures=self._memory.plan_figures(),
+            elsewhere=self._elsewhere,
+            requests=self._requests,
+            torch_version=torch.__version__,
+            allocator=self._allocator(),
             events=self._events(),
             notes=(*self._program.trace.notes, *self._program.notes, *self._contents.notes),
         )
@@ -113,27 +135,34 @@ class _Replay:
     def _new_memory(self) -> DeviceMemory:
         capacity = self._options.device_memory
         if not self._target.simulated:
-            _refuse_simulated(self._options, self._target)
-            return MeasuredMemory(self._target, capacity)
+            settings = (self._options.allocator or "").partition(":")[2]
+            return MeasuredMemory(self._target, capacity, settings)
         events = allocation_events(self._program, self._options.mode, self._steps)
         if self._target.device.type == "cpu":
             _check_host_memory(events, capacity)
-        if self._options.mode is Mode.STALLOC_PLANNED:
+        if self._options.planned:
             self._plan = _plan_for(events, self._options.plan, self._program)
         return SimulatedMemory(
             self._program,
             events,
             self._steps,
-            self._options.simulated_allocator,
+            self._options.allocator_that_serves,
             DEFAULT_DEVICE_MEMORY if capacity is None else capacity,
             self._options.other_memory,
             self._options.library_workspace,
             self._plan,
         )
 
-    def _plan_figures(self) -> PlanFigures | None:
-        memory = self._memory
-        return memory.plan_figures() if isinstance(memory, SimulatedMemory) else None
+    def _new_recorder(self) -> RequestRecorder | None:
+        wanted = self._options.record_requests or self._options.planned
+        if self._served is None or not wanted:
+            return None
+        return RequestRecorder(self._program, self._served.index)
+
+    def _allocator(self) -> str:
+        if isinstance(self._memory, MeasuredMemory):
+            return self._memory.configuration
+        return self._options.allocator_that_serves
 
     def _events(self) -> AllocationEvents | None:
         memory = self._memory
@@ -144,18 +173,53 @@ class _Replay:
         self._create_inputs()
         count = len(self._operations)
         total = self._options.warmup + self._options.iterations
+        if self._recorder is not None:
+            self._rehearse(self._recorder)
         for iteration in range(total):
             if iteration == self._options.warmup:
                 self._memory.reset_peaks()
-            elapsed = self._timed(first=iteration == 0)
+            elapsed = self._timed(first=iteration == 0 and not self._rehearsed)
             if iteration >= self._options.warmup:
                 self._times.append(elapsed)
             self._progress((iteration + 1) * count, total * count)
+        if self._served is not None:
+            self._find_fallbacks(self._served)
+
+    def _rehearse(self, recorder: RequestRecorder) -> None:
+        """Run two iterations that are recorded, and serve a plan from then on in stalloc mode.
+
+        A device is asked for more than a trace tells, such as scratch memory, and in the first
+        iteration for other things than in those after it.
+        """
+        given = self._options.plan
+        if given is not None:
+            events = allocation_events(self._program, self._options.mode, self._steps)
+            check_plan(given, lifetimes(events), self._program.trace.source)
+        for run in (self._first_run.run, self._run):
+            torch.manual_seed(self._options.seed)
+            self._iterate(recorder.running(run, self._store.slots), recorder.begin_operation)
+        self._rehearsed = True
+        self._requests = recorder.finish()
+        if self._served is not None and self._options.planned:
+            plan = self._served.adopt(self._requests, given)
+            self._plan = given or replace(plan, source=self._program.trace.source)
+
+    def _find_fallbacks(self, memory: ServedMemory) -> None:
+        """Run once more where a plan left requests to others, to say whose they were."""
+        figures = memory.plan_figures()
+        if self._plan is None or figures is None or not figures.fallback.requests:
+            return
+        finder = memory.fallback_finder([operation.name for operation in self._operations])
+        self._iterate(self._run, finder.step)
+        self._elsewhere = finder.finish()
 
     def _create_inputs(self) -> None:
         try:
             for slot in self._permanent:
                 self._store.create(slot)
+            if self._recorder is not None:
+                made = [self._store.slots[slot] for slot in self._permanent]
+                self._recorder.note_tensors(self._permanent, made)
         except torch.OutOfMemoryError as error:
             raise self._memory.explain(error) from None
 
@@ -165,7 +229,7 @@ class _Replay:
         torch.manual_seed(self._options.seed)
         if self._target.device.type != "cuda":
             start = time.perf_counter_ns()
-            self._iterate(first)
+            self._run_all(first)
             return time.perf_counter_ns() - start
         before, after = (
             torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -173,18 +237,25 @@ class _Replay:
         )
         torch.cuda.synchronize(self._target.device)
         before.record()
-        self._iterate(first)
+        self._run_all(first)
         after.record()
         torch.cuda.synchronize(self._target.device)
         milliseconds: float = before.elapsed_time(after)
         return round(milliseconds * 1_000_000)
 
-    def _iterate(self, first: bool) -> None:
-        """Run every operation once; this loop is all that stands between two operators."""
-        run, slots = self._first_run.run if first else self._run, self._store.slots
+    def _run_all(self, first: bool) -> None:
+        """Run every operation once, with what its memory asks for before each."""
         threshold = self._options.device_memory_threshold
         room = Room(self._program, self._steps, self._memory, self._store, threshold)
-        step = room.step if threshold < 1 else self._memory.step if self._target.simulated else None
+        step = room.step if threshold < 1 else self._memory.step if self._memory.steps else None
+        try:
+            self._iterate(self._first_run.run if first else self._run, step)
+        finally:
+            self._flushes = room.flushes
+
+    def _iterate(self, run: Runner, step: Callable[[int], None] | None) -> None:
+        """Run every operation once; this loop is all that stands between two operators."""
+        slots = self._store.slots
         k, operation = 0, None
         try:
             for k, operation in enumerate(self._operations):
@@ -208,8 +279,6 @@ class _Replay:
         except (OutOfMemoryError, torch.OutOfMemoryError) as error:
             self._reached = max(self._reached, k)
             raise _located(error, operation, self._memory) from None
-        finally:
-            self._flushes = room.flushes
 
     def _run(self, operation: PreparedOperation, call: PreparedCall) -> Any:
         """Run a call that has run before."""
@@ -241,17 +310,19 @@ def _plan_for(events: AllocationEvents, plan: Plan | None, program: Program) -> 
 
 def _refuse_simulated(options: ReplayOptions, target: Target) -> None:
     """Refuse on a real device what only a simulated one can do."""
-    flags = {
-        "--tensor-allocation-mode stalloc": options.mode is Mode.STALLOC_PLANNED,
-        "--allocator": options.allocator is not None,
-        "--other-memory": options.other_memory > 0,
-    }
-    for flag, given in flags.items():
-        if given:
-            raise UsageError(
-                f"{flag} is simulated, which {target.device} is not: use --device cpu or"
-                " --device meta."
-            )
+    if options.other_memory:
+        raise UsageError(
+            f"--other-memory is simulated, which {target.device} is not: use --device cpu or"
+            " --device meta."
+        )
+
+
+def _served_memory(options: ReplayOptions, target: Target) -> ServedMemory | None:
+    """Let an allocator of ours serve where one was asked for, else PyTorch's own."""
+    name = allocator_name(options.allocator or "")
+    if name == TORCH or not (name or options.planned):
+        return None
+    return ServedMemory(target, options.allocator_that_serves, options.device_memory)
 
 
 def _check_host_memory(events: AllocationEvents, capacity: int | None) -> None:

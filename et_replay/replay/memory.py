@@ -8,8 +8,9 @@ from typing import Protocol
 
 import torch
 
-from et_replay.errors import OutOfMemoryError
+from et_replay.errors import OutOfMemoryError, UsageError
 from et_replay.events import Action, AllocationEvents
+from et_replay.formats.allocator_settings import settings_from_fields
 from et_replay.planning import Plan
 from et_replay.program.program import Program
 from et_replay.program.schedule import Step
@@ -19,6 +20,9 @@ from et_replay.replay.target import Target
 from et_replay.simulation import PlanFigures, Simulator
 from et_replay.units import format_bytes, parse_bytes
 
+TORCH = "torch"
+"""The name of PyTorch's own allocator on a real device; settings may follow, as after others."""
+
 _TRIED = re.compile(r"Tried to allocate ([\d.]+ \w+)")
 
 
@@ -26,6 +30,9 @@ class DeviceMemory(Protocol):
     """What the engine tells about storages, and asks about memory."""
 
     capacity: int
+
+    @property
+    def steps(self) -> bool: ...
 
     @property
     def allocated(self) -> int: ...
@@ -45,6 +52,8 @@ class DeviceMemory(Protocol):
     def step_inside(self, k: int) -> None: ...
 
     def explain(self, error: torch.OutOfMemoryError) -> OutOfMemoryError: ...
+
+    def plan_figures(self) -> PlanFigures | None: ...
 
     def reset_peaks(self) -> None: ...
 
@@ -85,6 +94,10 @@ class SimulatedMemory:
         self._play = self._simulator.player(events)
         self._journal = Journal(events)
         self._workspace = workspace
+
+    @property
+    def steps(self) -> bool:
+        return True
 
     @property
     def allocated(self) -> int:
@@ -153,17 +166,34 @@ class SimulatedMemory:
 
 
 class MeasuredMemory:
-    """PyTorch's own statistics of a real CUDA device, where storages are really created."""
+    """PyTorch's own statistics of a real CUDA device, where storages are really created.
 
-    def __init__(self, target: Target, capacity: int | None) -> None:
+    `settings` in PYTORCH_ALLOC_CONF's syntax are those of the process from here on. Raises
+    UsageError for wrong ones.
+    """
+
+    def __init__(self, target: Target, capacity: int | None, settings: str = "") -> None:
         self._device = target.device
+        if settings:
+            _configure(settings)
         total = torch.cuda.get_device_properties(self._device).total_memory
         self.capacity = total if capacity is None else min(capacity, total)
         self._share = self.capacity / total
 
     @property
+    def steps(self) -> bool:
+        return False
+
+    @property
     def allocated(self) -> int:
         return torch.cuda.memory_allocated(self._device)
+
+    @property
+    def configuration(self) -> str:
+        """The allocator with the settings that are in force, whoever set them."""
+        fields = torch.cuda.memory._snapshot()["allocator_settings"]
+        settings = settings_from_fields(fields).text
+        return f"{TORCH}:{settings}" if settings else TORCH
 
     def start(self) -> None:
         """Limit the device, and leave nothing of earlier work in the figures to come."""
@@ -206,6 +236,9 @@ class MeasuredMemory:
             reserved=reserved,
         )
 
+    def plan_figures(self) -> None:
+        pass
+
     def reset_peaks(self) -> None:
         torch.cuda.reset_peak_memory_stats(self._device)
 
@@ -216,3 +249,16 @@ class MeasuredMemory:
             stats["active_bytes.all.peak"],
             stats["reserved_bytes.all.peak"],
         )
+
+
+def _configure(settings: str) -> None:
+    """Set what PYTORCH_ALLOC_CONF sets; torch below 2.9 has it under another name."""
+    found = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
+    configure = found or torch.cuda.memory._set_allocator_settings
+    try:
+        configure(settings)
+    except (RuntimeError, ValueError) as error:
+        raise UsageError(
+            f"torch {torch.__version__} does not take the settings {settings!r} of --allocator:"
+            f" {str(error).splitlines()[0]}."
+        ) from None

@@ -17,10 +17,12 @@ class ReplayOptions:
 
     `device_memory` is the capacity in bytes: of a simulated device 80 GiB unless given, of a real
     one at most what it has. `device_memory_threshold` is a share of it. `plan` is what
-    STALLOC_PLANNED serves, by default one made from the trace. `allocator` is that of a simulated
-    device, as `Simulator` takes it: by default `native`, or `stalloc` in that mode. `other_memory`
-    are bytes of a simulated device that are not PyTorch's. Raises UsageError where one option
-    cannot go with another.
+    STALLOC_PLANNED serves, by default one made from the trace, or on a real device from an
+    iteration that runs ahead. `allocator` is one as `Simulator` takes it, by default `native` for a
+    simulated device, PyTorch's own for a real one, and `stalloc` in that mode. `other_memory` are
+    bytes of a simulated device that are not PyTorch's. Raises UsageError where one option cannot
+    go with another. With `record_requests` an allocator of ours on a real device tells what it was
+    asked for in the first two iterations.
     """
 
     mode: Mode = Mode.PRE_ALLOCATE
@@ -35,22 +37,29 @@ class ReplayOptions:
     plan: Plan | None = None
     allocator: str | None = None
     other_memory: int = 0
+    record_requests: bool = False
 
     @property
-    def simulated_allocator(self) -> str:
-        """The allocator that serves on a simulated device."""
+    def allocator_that_serves(self) -> str:
+        """The allocator of a simulated device, or in place of PyTorch's own on a real one."""
         default = PLANNED if self.mode is Mode.STALLOC_PLANNED else "native"
         return self.allocator or default
 
+    @property
+    def planned(self) -> bool:
+        """Whether that allocator serves a plan."""
+        return allocator_name(self.allocator_that_serves) == PLANNED
+
     def __post_init__(self) -> None:
         left_for_torch(self.device_memory or DEFAULT_DEVICE_MEMORY, self.other_memory)
-        if self.plan is not None and self.mode is not Mode.STALLOC_PLANNED:
-            raise UsageError("--plan needs --tensor-allocation-mode stalloc.")
-        planned = allocator_name(self.simulated_allocator) == PLANNED
-        if planned != (self.mode is Mode.STALLOC_PLANNED):
+        if self.mode is Mode.STALLOC_PLANNED and not self.planned:
             raise UsageError(
                 f"--allocator {self.allocator} and --tensor-allocation-mode {self.mode.value}"
                 " contradict each other: stalloc is an allocator of its own."
+            )
+        if self.plan is not None and not self.planned:
+            raise UsageError(
+                "--plan needs --tensor-allocation-mode stalloc or --allocator stalloc."
             )
         threshold = self.device_memory_threshold
         if not 0 < threshold <= 1:

@@ -9,6 +9,7 @@ from enum import Enum
 from et_replay.errors import OutOfMemoryError
 from et_replay.events import AllocationEvents
 from et_replay.planning import Plan
+from et_replay.program.requests import RecordedRequests
 from et_replay.simulation import PlanFigures
 
 
@@ -75,6 +76,15 @@ class Flushes:
 
 
 @dataclass(frozen=True)
+class Elsewhere:
+    """Requests of an operator that a plan had no room for, in one iteration."""
+
+    operator: str
+    requests: int
+    size: int
+
+
+@dataclass(frozen=True)
 class LiveStorage:
     """A storage that was live at the failure."""
 
@@ -89,9 +99,10 @@ class ReplayResult:
     """One replay of one trace window on one device.
 
     `node_ids` are the first and the last of the window. `plan` is what STALLOC_PLANNED served, with
-    the requests of all iterations in `plan_figures`. `allocator` is that of a simulated device, and
-    `events` what it was asked for, up to the end of the last iteration. `notes` says what else a
-    reader must know.
+    the requests of all iterations in `plan_figures`; `elsewhere` are those of one iteration that
+    the caching allocator served, and `requests` all that were recorded. `allocator` is that of a
+    simulated device, or what served in place of PyTorch's own; `events` is what a simulated one was
+    asked for, up to the end of the last iteration. `notes` says what else a reader must know.
     """
 
     trace: str
@@ -113,4 +124,7 @@ class ReplayResult:
     allocator: str = ""
     other_memory: int = 0
     events: AllocationEvents | None = None
+    elsewhere: Sequence[Elsewhere] = ()
+    requests: RecordedRequests | None = None
+    torch_version: str = ""
     notes: Sequence[str] = ()

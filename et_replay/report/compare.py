@@ -48,7 +48,7 @@ def compare_text(reports: Sequence[InputReport]) -> str:
 
 def compare_objects(reports: Sequence[InputReport]) -> list[JsonObject]:
     """Give every row its JSON form, in the order of the tables."""
-    return [_row_object(report, row) for report in reports for row in _sorted(report.rows)]
+    return [row_object(report, row) for report in reports for row in _sorted(report.rows)]
 
 
 def _report_text(report: InputReport) -> str:
@@ -122,7 +122,8 @@ def _failure(row: Comparison) -> str:
     return f"event {failure.event}{node} of iteration {row.failed_iteration}"
 
 
-def _row_object(report: InputReport, row: Comparison) -> JsonObject:
+def row_object(report: InputReport, row: Comparison) -> JsonObject:
+    """Give one row its JSON form."""
     statistics, check = row.statistics, report.addresses
     return {
         "input": report.input,

@@ -90,6 +90,10 @@ def replay_object(
             "recreated_bytes": flushes.recreated,
         },
         "plan": served_object(result.plan, result.plan_figures),
+        "requests_elsewhere": [
+            {"operator": entry.operator, "requests": entry.requests, "bytes": entry.size}
+            for entry in result.elsewhere
+        ],
         "out_of_memory": _failure_object(result),
         "explanation": None if explanation is None else explanation_object(explanation),
         "way_out": [option_object(option) for option in ways_out],
@@ -104,8 +108,7 @@ def _summary(result: ReplayResult) -> Iterator[tuple[str, str]]:
     first, last = result.node_ids
     yield "Trace", f"{result.trace}, window {result.window} (nodes {first} to {last})"
     yield "Device", f"{result.device}, {kind}"
-    if result.simulated:
-        yield "Allocator", result.allocator
+    yield "Allocator", result.allocator
     yield "Mode", result.mode
     yield (
         "Operations",
@@ -121,7 +124,7 @@ def _summary(result: ReplayResult) -> Iterator[tuple[str, str]]:
         f"fragmentation {format_share(memory.fragmentation)}",
     )
     if result.plan is not None and result.plan_figures is not None:
-        yield "Plan", served_text(result.plan, result.plan_figures)
+        yield "Plan", served_text(result.plan, result.plan_figures) + _elsewhere_text(result)
     if result.simulated:
         yield "Other memory", other_memory_text(result.other_memory)
     yield "Workspaces", _workspace_text(result)
@@ -142,6 +145,21 @@ def _time_text(result: ReplayResult) -> str:
         text = f"{text}\nCreating the inputs, and their values, is part of it in this mode."
     return (
         f"{text}\nGaps between operators (host work, data loading) are not in a trace, nor in this."
+    )
+
+
+def _elsewhere_text(result: ReplayResult) -> str:
+    if not result.elsewhere:
+        return ""
+    shown = [
+        f"{entry.operator} ({entry.requests}, {format_bytes(entry.size)})"
+        for entry in result.elsewhere[:_SHOWN]
+    ]
+    more = len(result.elsewhere) - len(shown)
+    return (
+        "\nFrom the caching allocator in each iteration: "
+        + ", ".join(shown)
+        + (f" and {more} other operators" if more else "")
     )
 
 

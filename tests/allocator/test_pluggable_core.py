@@ -422,10 +422,13 @@ def test_a_plan_is_served_to_the_requests_that_were_named(run: Run) -> None:
         column = lambda *values: np.array(values, dtype=np.int64)
         plan = _core.Plan(10 * MIB, 4, column(5, 6), column(4 * MIB, 0), column(4 * MIB, 3 * MIB),
                           column(0, 1), column(4, 4), column(0, 0))
-        install("stalloc", plan=plan)
+        install("stalloc")
+        free(alloc(MIB))
+        _core.pluggable_empty_cache(0)
+        _core.pluggable_adopt(0, plan, storage=column(5, 6), size=column(4 * MIB, 3 * MIB),
+                              stream=column(0, 0))
         for _ in range(3):
-            _core.pluggable_expect(5, 4 * MIB)
-            _core.pluggable_expect(6)
+            _core.pluggable_expect(0, 0, 2)
             second = alloc(3 * MIB)
             first = alloc(4 * MIB)
             assert first - second == 4 * MIB
@@ -434,10 +437,86 @@ def test_a_plan_is_served_to_the_requests_that_were_named(run: Run) -> None:
         other = alloc(4 * MIB)
         _, planned, reused, displaced, fallback, _ = _core.pluggable_plan_figures(0)
         assert (planned[0], reused[0] + fallback[0], displaced[0]) == (6, 1, 0)
-        _core.pluggable_expect(5)
-        _core.pluggable_expect_nothing()
-        alloc(4 * MIB)
+        _core.pluggable_expect(0, 0, 1)
+        alloc(3 * MIB)
         assert _core.pluggable_plan_figures(0)[1][0] == 6
+        free(alloc(4 * MIB))
+        alloc(4 * MIB)
+        assert _core.pluggable_plan_figures(0)[1][0] == 7
+    """)
+
+
+def test_a_request_that_comes_twice_is_two_of_the_plan(run: Run) -> None:
+    run("""
+        column = lambda *values: np.array(values, dtype=np.int64)
+        plan = _core.Plan(8 * MIB, 8, column(1, 2), column(0, 4 * MIB), column(4 * MIB, 4 * MIB),
+                          column(0, 1), column(7, 8), column(0, 0))
+        install("stalloc")
+        alloc(1)
+        _core.pluggable_adopt(0, plan, storage=column(1, 2), size=column(4 * MIB, 4 * MIB),
+                              stream=column(0, 0))
+        for _ in range(2):
+            _core.pluggable_expect(0, 0, 2)
+            first, second = alloc(4 * MIB), alloc(4 * MIB)
+            assert second - first == 4 * MIB
+            free(first)
+            free(second)
+        assert _core.pluggable_plan_figures(0)[1] == (4, 16 * MIB)
+    """)
+
+
+def test_a_plan_is_not_replaced_while_its_arena_is_in_use(run: Run) -> None:
+    run("""
+        column = lambda *values: np.array(values, dtype=np.int64)
+        plan = _core.Plan(4 * MIB, 8, column(1), column(0), column(4 * MIB), column(0), column(7),
+                          column(0))
+        request = {"storage": column(1), "size": column(4 * MIB), "stream": column(0)}
+        install("stalloc")
+        alloc(1)
+        _core.pluggable_adopt(0, plan, **request)
+        _core.pluggable_expect(0, 0, 1)
+        pointer = alloc(4 * MIB)
+        try:
+            _core.pluggable_adopt(0, plan, **request)
+            raise AssertionError("it was replaced")
+        except ValueError as error:
+            assert "lives in its arena" in str(error)
+        free(pointer)
+        _core.pluggable_adopt(0, plan, **request)
+        assert stat("reserved_bytes.all.current") == 2 * MIB
+        assert _core.pluggable_plan_figures(0)[1] == (0, 0)
+    """)
+
+
+def test_what_was_served_is_recorded_while_it_is_asked_for(run: Run) -> None:
+    run("""
+        install()
+        free(alloc(700))
+        _core.pluggable_record_trace(0, True)
+        assert _core.pluggable_trace_length(0) == 0
+        pointer = alloc(3 * MIB)
+        before_free = _core.pluggable_trace_length(0)
+        free(pointer)
+        _core.pluggable_record_trace(0, False)
+        alloc(700)
+        assert [(action, size) for action, address, size, *_ in _core.pluggable_trace(0)] == [
+            ("segment_alloc", 20 * MIB), ("alloc", 3 * MIB),
+            ("free_requested", 3 * MIB), ("free_completed", 3 * MIB),
+        ]
+        assert before_free == 2
+    """)
+
+
+def test_no_bytes_take_no_memory(run: Run) -> None:
+    run("""
+        install()
+        text = ctypes.create_string_buffer(2000)
+        pointer = driver.fake_try_alloc(
+            cast(library.et_replay_alloc, c_void_p), 0, 0, 0, text, len(text)
+        )
+        assert (pointer, text.value) == (None, b"")
+        free(pointer)
+        assert driver.fake_used() == 0
     """)
 
 

@@ -1,0 +1,149 @@
+"""`et_replay compare --device`: a trace replayed under several allocators, measured and simulated.
+
+Each has a process of its own, and what it was asked for is served again in simulation.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+
+from et_replay.commands import options
+from et_replay.commands.output import progress_bar, warn, write_result
+from et_replay.comparison import Comparison, compare
+from et_replay.errors import OutOfMemoryError, UsageError
+from et_replay.events import MemoryHistory
+from et_replay.formats import open_trace
+from et_replay.program import Mode, build_program, history_of_requests, select_window
+from et_replay.program.requests import RecordedRequests
+from et_replay.replay.memory import TORCH
+from et_replay.replay.options import ReplayOptions
+from et_replay.replay.own_process import ReplayJob, replay_in_own_process
+from et_replay.replay.result import ReplayResult
+from et_replay.report.compare import InputReport
+from et_replay.report.compare_on_device import DeviceReport, device_objects, device_text
+from et_replay.report.document import document
+from et_replay.simulation import PLANNED, nearest_version
+
+DEFAULT_ALLOCATORS = (TORCH, f"{TORCH}:expandable_segments:True", "native", "expandable", PLANNED)
+_WARMUP, _ITERATIONS = 2, 10
+
+
+def compare_on_device(arguments: argparse.Namespace) -> int:
+    """Replay every trace under every allocator, and report measured and simulated figures."""
+    _refuse(arguments)
+    allocators = tuple(dict.fromkeys(arguments.allocator or DEFAULT_ALLOCATORS))
+    base = ReplayOptions(
+        mode=Mode(arguments.tensor_allocation_mode or Mode.PRE_ALLOCATE.value),
+        device=arguments.device,
+        device_memory=arguments.device_memory,
+        warmup=_WARMUP,
+        iterations=arguments.iterations or _ITERATIONS,
+    )
+    jobs = [
+        ReplayJob(path, arguments.window, arguments.strict, base)
+        for path in options.expand(arguments.trace)
+    ]
+    with progress_bar(arguments.quiet, unit="replays") as progress:
+        total = len(jobs) * (len(allocators) + 1)
+        done = iter(range(1, total + 1))
+        reports = [_report(job, allocators, lambda: progress(next(done), total)) for job in jobs]
+    for report in reports:
+        warn(report.compared.notes, arguments.quiet)
+    write_result(
+        "\n\n".join(device_text(report) for report in reports),
+        document("compare", [row for report in reports for row in device_objects(report)]),
+        arguments.json,
+        arguments.force,
+    )
+    failed = any(result.out_of_memory for report in reports for result in report.measured.values())
+    return OutOfMemoryError.exit_code if failed else 0
+
+
+def _refuse(arguments: argparse.Namespace) -> None:
+    """Refuse what is for simulations alone, before anything runs."""
+    if not arguments.device.startswith("cuda"):
+        raise UsageError(
+            f"--device {arguments.device} cannot be measured: expected cuda or cuda:N; without"
+            " --device everything is simulated."
+        )
+    given = {
+        "--page": arguments.page,
+        "--snapshot": arguments.snapshot,
+        "--plan": arguments.plan,
+        "--torch-version": arguments.torch_version,
+        "--device-index": arguments.device_index,
+    }
+    for flag, value in given.items():
+        if value is not None:
+            raise UsageError(f"{flag} and --device contradict each other: it is for simulations.")
+    if "-" in arguments.trace:
+        raise UsageError(
+            "--device reads a trace more than once, which stdin cannot be: use a file."
+        )
+
+
+def _report(
+    job: ReplayJob, allocators: tuple[str, ...], advance: Callable[[], None]
+) -> DeviceReport:
+    recorded = replay_in_own_process(
+        replace(job, options=replace(job.options, allocator="native", record_requests=True))
+    )
+    advance()
+    trace = open_trace(job.trace, strict=job.strict)
+    program = build_program(trace, select_window(trace, job.window))
+    measured = {}
+    rows = []
+    for allocator in allocators:
+        result = replay_in_own_process(
+            replace(job, options=replace(job.options, allocator=allocator))
+        )
+        advance()
+        measured[allocator] = result
+        requests = result.requests or recorded.requests
+        if requests is not None:
+            history = history_of_requests(program, requests)
+            rows.append(_simulated(history, requests, allocator, result, job.options))
+    seen = None if recorded.requests is None else history_of_requests(program, recorded.requests)
+    return DeviceReport(
+        InputReport(
+            input=trace.source,
+            kind="execution trace",
+            events=0 if seen is None else len(seen.events),
+            device_memory=recorded.device_memory,
+            iterations=job.options.iterations,
+            addresses=None,
+            rows=rows,
+            notes=recorded.notes,
+            history=seen,
+        ),
+        measured,
+    )
+
+
+def _simulated(
+    history: MemoryHistory,
+    requests: RecordedRequests,
+    allocator: str,
+    result: ReplayResult,
+    options: ReplayOptions,
+) -> Comparison:
+    """Serve in simulation what was seen: the first iteration, then the steady one over and over.
+
+    What a plan serves begins when the plan is made, with what lives then.
+    """
+    name, _, settings = allocator.partition(":")
+    name = "native" if name == TORCH else name
+    if result.plan is not None:
+        history = replace(history, events=requests.lasting_and_steady())
+    row = compare(
+        history,
+        f"{name}:{settings}" if settings else name,
+        torch_version=nearest_version(result.torch_version),
+        device_memory=result.device_memory,
+        iterations=options.iterations,
+        warmup=options.warmup - 1,
+        plan=result.plan,
+    )
+    return replace(row, allocator=allocator)

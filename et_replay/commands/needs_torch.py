@@ -1,0 +1,21 @@
+"""Imports of what needs PyTorch in, a sentence where it is missing or broken out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from et_replay.errors import ReplayError
+
+
+@contextmanager
+def needs_torch(what: str) -> Iterator[None]:
+    """Turn a failing import of torch, which takes a second and may be missing, into ReplayError."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ReplayError(f"{what} needs PyTorch, which is missing: pip install torch.") from error
+    except (ImportError, OSError) as error:
+        raise ReplayError(f"{what} needs PyTorch, which cannot be imported: {error}.") from error

@@ -1,0 +1,143 @@
+"""The memory of a real device that one of our own allocators serves to torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+
+from et_replay import pluggable
+from et_replay.allocator_figures import PlanFigures
+from et_replay.errors import OutOfMemoryError
+from et_replay.events import Action
+from et_replay.planning import Plan, plan_events
+from et_replay.program.requests import RecordedRequests
+from et_replay.replay.result import Elsewhere, MemoryPeaks
+from et_replay.replay.target import Target
+
+
+class ServedMemory:
+    """An allocator of ALLOCATORS in place of PyTorch's, up to `capacity` bytes of the device.
+
+    Must be made before the first use of CUDA in the process. Raises UsageError where it cannot be.
+    """
+
+    def __init__(self, target: Target, allocator: str, capacity: int | None) -> None:
+        pluggable.install(allocator, capacity)
+        self._device = target.device
+        self.index = target.device.index or 0
+        total = torch.cuda.get_device_properties(self._device).total_memory
+        self.capacity = total if capacity is None else min(capacity, total)
+        self._starts: list[int] = []
+
+    @property
+    def allocated(self) -> int:
+        stats = pluggable.statistics(self.index)
+        return stats.allocated_bytes if stats else 0
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def begin_iteration(self) -> None:
+        pass
+
+    def allocate(self, storage: int) -> None:
+        pass
+
+    def free(self, storages: Iterable[int]) -> None:
+        pass
+
+    @property
+    def steps(self) -> bool:
+        """Whether `step` has something to do."""
+        return bool(self._starts)
+
+    def step(self, k: int) -> None:
+        """Tell the allocator which requests of its plan operation `k` is about to make."""
+        pluggable.expect(self.index, self._starts[k], self._starts[k + 1])
+
+    def step_inside(self, k: int) -> None:
+        pass
+
+    def adopt(self, recorded: RecordedRequests, plan: Plan | None) -> Plan:
+        """Serve `plan`, or one for all of `recorded`, to the requests of one recorded iteration.
+
+        All that the iteration took must be free again; the cache goes back to the device.
+        """
+        events = recorded.passing()
+        rows = np.flatnonzero(events.action == Action.ALLOC)
+        plan = plan_events(events) if plan is None else plan
+        known = np.isin(events.storage[rows], plan.lifetimes.storage)
+        self._starts = np.searchsorted(rows[known], events.steps).tolist()
+        torch.cuda.empty_cache()
+        pluggable.adopt(
+            plan.columns(),
+            events.storage[rows[known]],
+            events.size[rows[known]],
+            events.stream[rows[known]],
+            self.index,
+        )
+        return plan
+
+    def explain(self, error: torch.OutOfMemoryError) -> OutOfMemoryError:
+        """Turn torch's error into ours, with the figures of the allocator."""
+        failure = pluggable.last_failure(self.index)
+        if failure is None:  # it was not raised for want of this device's memory
+            raise error
+        return failure
+
+    def plan_figures(self) -> PlanFigures | None:
+        """Return what the planned allocator has served since it got its plan."""
+        return pluggable.plan_figures(self.index)
+
+    def fallback_finder(self, operators: Sequence[str]) -> FallbackFinder:
+        """Return what finds the operators of one iteration that the fallback serves."""
+        return FallbackFinder(self, operators)
+
+    def reset_peaks(self) -> None:
+        pluggable.reset_peaks(self.index)
+
+    def peaks(self) -> MemoryPeaks:
+        stats = pluggable.statistics(self.index)
+        if stats is None:
+            return MemoryPeaks(0, 0, 0)
+        return MemoryPeaks(
+            stats.peak_allocated_bytes, stats.peak_active_bytes, stats.peak_reserved_bytes
+        )
+
+
+class FallbackFinder:
+    """Watches the figures of a plan from one operation to the next."""
+
+    def __init__(self, memory: ServedMemory, operators: Sequence[str]) -> None:
+        self._memory = memory
+        self._operators = operators
+        self._figures: list[PlanFigures] = []
+
+    def step(self, k: int) -> None:
+        """Look before operation `k`."""
+        self._look()
+        self._memory.step(k)
+
+    def finish(self) -> list[Elsewhere]:
+        """Return whose requests went elsewhere, those of most bytes first."""
+        self._look()
+        found: dict[str, Elsewhere] = {}
+        for name, before, after in zip(
+            self._operators, self._figures, self._figures[1:], strict=False
+        ):
+            requests = after.fallback.requests - before.fallback.requests
+            if requests:
+                known = found.get(name, Elsewhere(name, 0, 0))
+                size = known.size + after.fallback.bytes - before.fallback.bytes
+                found[name] = Elsewhere(name, known.requests + requests, size)
+        return sorted(found.values(), key=lambda entry: -entry.size)
+
+    def _look(self) -> None:
+        figures = self._memory.plan_figures()
+        if figures is not None:
+            self._figures.append(figures)
