@@ -109,18 +109,29 @@ def indexes_dim_of(name: str) -> Bounder:
 
 
 def indexes_each(call: Arguments) -> Bound:
-    """Each index of a list by its dimension; a mask has no bound, and takes all it has."""
-    indices, dimension = call.values.get("indices"), 0
+    """Each index of a list by its dimension; a mask has no bound, but as many places as rows."""
+    listed, dimension = call.values.get("indices"), 0
+    indices = listed if isinstance(listed, tuple) else ()
     found: list[Requirement | None] = []
-    for index in indices if isinstance(indices, tuple) else ():
+    for index in indices:
         if isinstance(index, TensorRef) and has_mask((index,)):
-            found.append(None)
+            found.append(_places(call, indices))
             dimension += len(index.shape)
             continue
         if isinstance(index, TensorRef):
             found.append(below(call.size("self", dimension)) if index.defined else None)
         dimension += 1
     return found
+
+
+def _places(call: Arguments, indices: tuple[Value, ...]) -> Requirement | None:
+    """What a mask that is the only index must hold, for a result of the recorded shape."""
+    places = [
+        p for p, index in enumerate(indices) if isinstance(index, TensorRef) and index.defined
+    ]
+    if len(places) > 1 or "values" in call.values or not call.outputs:
+        return None
+    return Requirement(likely=(0, 1), total=_at(call.outputs[0].shape, places[0], 1))
 
 
 def classes(call: Arguments) -> Bound:
@@ -148,11 +159,25 @@ def true_for_each_row(call: Arguments) -> Bound:
     return Requirement(likely=(0, 1), total=call.rows())
 
 
+def true_for_each_row_if_alone(call: Arguments) -> Bound:
+    """A condition without alternatives to choose from: its true places are the result."""
+    return true_for_each_row(call) if call.values.keys() == {"condition"} else None
+
+
 def places_for_source(call: Arguments) -> Bound:
-    """As many places of a mask, itself repeated over `self`, as `source` has entries for."""
-    repeats = call.numel("self") // max(call.numel("mask"), 1)
-    total = min(call.numel("source") // max(repeats, 1), call.numel("mask"))
+    """As many places of a mask as `source` has entries for."""
+    total = min(call.numel("source") // _mask_repeats(call), call.numel("mask"))
     return Requirement(likely=(0, 1), total=total)
+
+
+def places_for_result(call: Arguments) -> Bound:
+    """As many places of a mask as the result has entries for."""
+    return Requirement(likely=(0, 1), total=call.rows() // _mask_repeats(call))
+
+
+def _mask_repeats(call: Arguments) -> int:
+    """Count how often a mask is repeated over `self`."""
+    return max(call.numel("self") // max(call.numel("mask"), 1), 1)
 
 
 def sections(call: Arguments) -> Bound:

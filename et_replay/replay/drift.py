@@ -10,7 +10,11 @@ _VALID_RESULT = {
         " randperm sigmoid softmax".split(),
         0,
     ),
-    **dict.fromkeys("cummax cummin kthvalue max median min mode sort topk".split(), 1),
+    **dict.fromkeys(
+        "adaptive_max_pool2d adaptive_max_pool3d cummax cummin kthvalue max"
+        " max_pool2d_with_indices max_pool3d_with_indices median min mode sort topk".split(),
+        1,
+    ),
 }
 """Which result of an operator is valid by nature: an index of what it was given, say."""
 

@@ -30,7 +30,7 @@ class FirstRun:
         Indices are checked because on a GPU one out of bounds takes the whole context down.
         """
         call.inputs = self._filled(call.inputs)
-        self._clamp_wild_indices(operation, call)
+        self._enforce_bounds(operation, call)
         return self._conformed(operation, call, call.run(self._store.slots))
 
     def replace(self, operation: PreparedOperation, call: PreparedCall, error: Exception) -> None:
@@ -48,15 +48,20 @@ class FirstRun:
             self._store.create(slot)
         return missing if self._steady else inputs
 
-    def _clamp_wild_indices(self, operation: PreparedOperation, call: PreparedCall) -> None:
+    def _enforce_bounds(self, operation: PreparedOperation, call: PreparedCall) -> None:
         for slot, requirement in call.bounds:
             tensor = self._store.slots[slot]
-            if tensor is not None and not requirement.admits(tensor):
-                if (slot, requirement) not in call.clamps:
-                    call.mend(clamps=((slot, requirement),))
-                operation.degrade(
-                    Outcome.EXECUTED, "values that replay computed out of bounds are clamped"
-                )
+            if tensor is None or requirement.admits(tensor):
+                continue
+            if (slot, requirement) not in call.enforced:
+                call.mend(enforced=((slot, requirement),))
+            if requirement.counts(tensor):
+                # Its results then have their recorded shapes, and `_conformed` sees to it.
+                call.conforms = False
+                reason = "its mask is given the recorded number of true entries"
+            else:
+                reason = "values that replay computed out of bounds are clamped"
+            operation.degrade(Outcome.EXECUTED, reason)
 
     def _conformed(self, operation: PreparedOperation, call: PreparedCall, result: Any) -> Any:
         """Give results of another shape or layout than recorded the recorded one, from now on.

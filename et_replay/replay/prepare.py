@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from et_replay.execution_trace import Node, tensors
 from et_replay.program.program import Call, Operation, Program
@@ -24,6 +25,7 @@ from et_replay.replay.operators import (
 from et_replay.replay.prepared import (
     PreparedCall,
     PreparedOperation,
+    Slots,
     fetcher,
     stand_in,
     unsupported,
@@ -137,7 +139,11 @@ class Preparer:
         """Turn the flat indices of a bound call into slots, and its constants as well."""
         slot = call.inputs
         storages = tuple((position, call.outputs[flat]) for position, flat in bound.storages)
-        bounds = tuple((slot[flat], r) for flat, r in needed.items() if slot[flat] >= 0)
+        bounds = tuple(
+            (slot[flat], requirement)
+            for flat, requirement in needed.items()
+            if slot[flat] >= 0 and (requirement.is_bounded or requirement.total is not None)
+        )
         taken = (*slot, *(place for _, place in storages))
         return PreparedCall(
             function=bound.function,
@@ -145,19 +151,22 @@ class Preparer:
             inputs=tuple(dict.fromkeys(t for t in taken if t >= 0)),
             outputs=tuple(-1 if t in slot else t for t in call.outputs),
             kwargs=bound.kwargs,
-            lists=tuple((position, _slots(slot, flats)) for position, flats in bound.lists),
+            lists=tuple((position, _lister(slot, flats)) for position, flats in bound.lists),
             storages=storages,
             keyword_singles=tuple((name, slot[flat]) for name, flat in bound.keyword_singles),
-            keyword_lists=tuple((name, _slots(slot, flats)) for name, flats in bound.keyword_lists),
+            keyword_lists=tuple(
+                (name, _lister(slot, flats)) for name, flats in bound.keyword_lists
+            ),
             recorded=tuple(tensors(call.node.outputs)),
             fresh=self._program.storages_of(call.outputs).isdisjoint(
                 self._program.storages_of(call.inputs)
             ),
             conforms=conforms,
             bounds=bounds,
-            clamps=tuple(
+            enforced=tuple(
                 (place, requirement)
                 for place, requirement in bounds
+                if requirement.is_bounded
                 if self._program.tensors[place].storage not in self._steady
             ),
         )
@@ -193,8 +202,8 @@ def _refuse_unplayable(node: Node) -> None:
             raise Unresolvable(f"tensors of type {ref.dtype} cannot be made from a trace")
 
 
-def _slots(slot: tuple[int, ...], flats: Iterable[int]) -> tuple[int, ...]:
-    return tuple(slot[flat] if flat >= 0 else -1 for flat in flats)
+def _lister(slot: tuple[int, ...], flats: Iterable[int]) -> Callable[[Slots], Sequence[Any]]:
+    return fetcher(tuple(slot[flat] if flat >= 0 else -1 for flat in flats))
 
 
 def _returns_only_scalars(call: Call) -> bool:

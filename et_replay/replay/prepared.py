@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -13,7 +14,7 @@ from et_replay.errors import ReplayError
 from et_replay.execution_trace import TensorRef
 from et_replay.replay.requirement import Requirement
 from et_replay.replay.result import Outcome
-from et_replay.replay.values import clamp, conform
+from et_replay.replay.values import conform, enforce
 
 Slots = list[Any]
 """Tensors, None where there is none yet; behind them the constants of calls, and at last a None
@@ -30,8 +31,8 @@ class PreparedCall:
     in it; the keyword ones pair names. `inputs` are the slots that must be filled before. `outputs`
     are the slots of the results, flattened; -1 for a result that needs no slot. `recorded` are the
     results as the trace shows them, `fresh` if none of them is a view of an argument; `conforms` is
-    set for a call whose results get the recorded shapes afterwards. `bounds` says which slots index
-    something, and `clamps` which of them have to be forced into their bounds before the call.
+    set for a call whose results get the recorded shapes afterwards. `bounds` says what slots must
+    hold, and `enforced` which of them have to be brought to it before every call.
     """
 
     function: Callable[..., Any]
@@ -39,49 +40,54 @@ class PreparedCall:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
-    lists: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    lists: tuple[tuple[int, Callable[[Slots], Sequence[Any]]], ...] = ()
     storages: tuple[tuple[int, int], ...] = ()
     keyword_singles: tuple[tuple[str, int], ...] = ()
-    keyword_lists: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    keyword_lists: tuple[tuple[str, Callable[[Slots], Sequence[Any]]], ...] = ()
     recorded: tuple[TensorRef, ...] = ()
     fresh: bool = False
     conforms: bool = False
     bounds: tuple[tuple[int, Requirement], ...] = ()
-    clamps: tuple[tuple[int, Requirement], ...] = ()
+    enforced: tuple[tuple[int, Requirement], ...] = ()
     plain: bool = field(init=False)
     """Whether `function(*fetch(slots))` is all there is to it."""
     output: int | None = field(init=False)
     """The slot of the result, where there is exactly one and it needs one."""
 
     def __post_init__(self) -> None:
+        if self.kwargs:
+            self.function = partial(self.function, **self.kwargs)
         self.plain = not (
-            self.lists or self.storages or self.kwargs or self.conforms or self.clamps
+            self.lists
+            or self.storages
+            or self.keyword_singles
+            or self.keyword_lists
+            or self.conforms
+            or self.enforced
         )
         needed = [slot for slot in self.outputs if slot >= 0]
         self.output = needed[0] if len(self.outputs) == len(needed) == 1 else None
 
     def mend(
-        self, clamps: tuple[tuple[int, Requirement], ...] = (), conforms: bool = False
+        self, enforced: tuple[tuple[int, Requirement], ...] = (), conforms: bool = False
     ) -> None:
-        """From now on clamp these slots too, or conform the results."""
-        self.clamps += clamps
+        """From now on bring these slots to what they must hold too, or conform the results."""
+        self.enforced += enforced
         self.conforms |= conforms
         self.plain = False
 
     def run(self, slots: Slots) -> Any:
         """Call the function; the caller has filled the inputs and binds the results."""
-        for slot, requirement in self.clamps:
-            clamp(slots[slot], requirement)
+        for slot, requirement in self.enforced:
+            enforce(slots[slot], requirement)
         args = list(self.fetch(slots))
-        for position, members in self.lists:
-            args[position] = [slots[slot] for slot in members]
+        for position, fetch in self.lists:
+            args[position] = fetch(slots)
         for position, slot in self.storages:
             args[position] = slots[slot].untyped_storage()
-        kwargs = self.kwargs.copy()
-        for name, slot in self.keyword_singles:
-            kwargs[name] = slots[slot]
-        for name, members in self.keyword_lists:
-            kwargs[name] = [slots[slot] for slot in members]
+        kwargs = {name: slots[slot] for name, slot in self.keyword_singles}
+        for name, fetch in self.keyword_lists:
+            kwargs[name] = fetch(slots)
         result = self.function(*args, **kwargs)
         return self.conform(result) if self.conforms else result
 
@@ -163,14 +169,17 @@ def fetcher(slots: tuple[int, ...]) -> Callable[[Slots], Sequence[Any]]:
 
 def bind_results(slots: Slots, outputs: tuple[int, ...], result: Any) -> None:
     """Put the tensors of `result`, flattened, into the slots `outputs`."""
-    if isinstance(result, torch.Tensor):
-        if outputs and outputs[0] >= 0:
-            slots[outputs[0]] = result
-        return
-    if not outputs or result is None:
-        return
+    if isinstance(result, (tuple, list)) and len(result) == len(outputs):
+        for slot, value in zip(outputs, result, strict=True):
+            if type(value) is torch.Tensor:
+                if slot >= 0:
+                    slots[slot] = value
+            elif value is not None:
+                break  # It has tensors inside, or no slot.
+        else:
+            return
     at = 0
-    for value in flatten(result):
+    for value in flatten(result) if outputs else ():
         if at == len(outputs):
             return
         if isinstance(value, torch.Tensor) and outputs[at] >= 0:

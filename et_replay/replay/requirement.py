@@ -33,6 +33,23 @@ class Requirement:
         likely = _common((self.low, self.high), self.likely or _ANY)
         return (self.low, self.high) if likely is None else likely
 
+    @property
+    def is_arranged(self) -> bool:
+        """Whether made-up values have an order."""
+        return self.even or self.total is not None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether values can be wrong: an operator fails at those out of bounds.
+
+        On a GPU such a failure ends the process. What is merely unlikely fails nowhere.
+        """
+        return self.low is not None or self.high is not None
+
+    def counts(self, tensor: torch.Tensor) -> bool:
+        """Tell whether `tensor` is a mask that has to have `total` true entries."""
+        return self.total is not None and tensor.dtype is torch.bool
+
     def __and__(self, other: Requirement | None) -> Requirement:
         """Return what satisfies both, or where nothing can, zeros: a valid index of any tensor."""
         if other is None or other == self:
@@ -51,8 +68,15 @@ class Requirement:
         )
 
     def admits(self, tensor: torch.Tensor) -> bool:
-        """Tell whether all entries lie within the bounds; waits for the device."""
-        if (self.low is None and self.high is None) or tensor.is_meta or tensor.numel() == 0:
+        """Tell whether all entries lie within the bounds; waits for the device.
+
+        A mask has to have the right number of true entries.
+        """
+        if tensor.is_meta or tensor.numel() == 0:
+            return True
+        if self.counts(tensor):
+            return int(tensor.count_nonzero()) == self.total
+        if not self.is_bounded:
             return True
         if tensor.dtype.is_complex or tensor.dtype is torch.bool or tensor.is_quantized:
             return True

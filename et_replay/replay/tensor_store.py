@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 
-from et_replay.errors import ReplayError
-from et_replay.program.program import Program, Tensor
+from et_replay.program.program import Program
 from et_replay.replay.contents import Contents
-from et_replay.replay.dtypes import is_stood_for_by_bytes, torch_dtype
+from et_replay.replay.creation import Maker, bytes_needed, maker, view
 from et_replay.replay.prepared import Slots
 from et_replay.replay.target import Target
-from et_replay.replay.values import fill
-from et_replay.units import format_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    """What is decided once about creating the tensor of a slot.
+
+    `make` does it on a new storage. A storage that lives serves too, which it may by one of the
+    slots `fellows`, if it has `needed` bytes.
+    """
+
+    make: Maker
+    fellows: tuple[int, ...]
+    needed: int
 
 
 class TensorStore:
@@ -36,6 +48,7 @@ class TensorStore:
         self._target = target
         self._contents = contents
         self._seed = seed
+        self._recipes: dict[int, _Recipe] = {}
         self._last_created: dict[int, int] = {}
         self._of_storage: dict[int, list[int]] = defaultdict(list)
         for index, tensor in enumerate(program.tensors):
@@ -43,15 +56,14 @@ class TensorStore:
 
     def create(self, index: int) -> None:
         """Fill slot `index`: a view where its storage lives, else new, with valid values."""
+        recipe = self._recipes.get(index) or self._new_recipe(index)
+        slots = self.slots
+        if not recipe.fellows:
+            slots[index] = recipe.make()
+            return
         tensor = self._program.tensors[index]
-        storage = self._program.storages[tensor.storage]
-        needed = _bytes_needed(tensor)
-        base = self._living(tensor.storage, needed)
-        if base is None:
-            base = self._new_storage(max(storage.size, needed), storage.device)
-            if base.device.type != "meta":
-                self._fill(base, tensor)
-        self.slots[index] = _view(base, tensor)
+        base = self._living(tensor.storage, recipe)
+        slots[index] = recipe.make() if base is None else view(base, tensor)
         self._last_created[tensor.storage] = index
 
     def drop(self, storages: Iterable[int]) -> None:
@@ -65,56 +77,34 @@ class TensorStore:
         slots = self.slots
         return [s for s, of in self._of_storage.items() if any(slots[i] is not None for i in of)]
 
-    def _new_storage(self, size: int, recorded_device: str) -> torch.UntypedStorage:
-        device = self._target.place(recorded_device)
-        try:
-            return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            raise ReplayError(
-                f"Cannot allocate {format_bytes(size)} on {device}: this machine's memory is used"
-                " up; --device meta needs none."
-            ) from error
-
-    def _living(self, storage: int, needed: int) -> torch.UntypedStorage | None:
-        for index in (self._last_created.get(storage, -1), *self._of_storage[storage]):
-            tensor = self.slots[index]
+    def _living(self, storage: int, recipe: _Recipe) -> torch.UntypedStorage | None:
+        for slot in (self._last_created.get(storage, -1), *recipe.fellows):
+            tensor = self.slots[slot]
             if tensor is not None and tensor.layout is torch.strided:
                 base: torch.UntypedStorage = tensor.untyped_storage()
-                if base.nbytes() >= needed:
+                if base.nbytes() >= recipe.needed:
                     return base
         return None
 
-    def _fill(self, base: torch.UntypedStorage, tensor: Tensor) -> None:
-        """Fill a new storage as `tensor` sees it, then with what was saved of its tensors."""
-        dtype = _dtype(tensor)
-        count = base.nbytes() // dtype.itemsize
-        whole = torch.empty(0, dtype=dtype, device=base.device).set_(base, 0, (count,), (1,))
-        rows = tensor.shape[0] if len(tensor.shape) > 1 else 0
-        if rows and count % rows == 0:
-            whole = whole.view(rows, -1)
+    def _new_recipe(self, index: int) -> _Recipe:
+        tensor = self._program.tensors[index]
+        storage = self._program.storages[tensor.storage]
+        device, needed = self._target.place(storage.device), bytes_needed(tensor)
         requirement = self._contents.requirements.get(tensor.storage)
-        fill(whole, requirement, self._seed + tensor.storage)
-        for index in self._of_storage[tensor.storage]:
-            if index in self._contents.saved:
-                view = _view(base, self._program.tensors[index])
-                view.copy_(self._contents.saved[index])
+        size, seed = max(storage.size, needed), self._seed + tensor.storage
+        make = maker(tensor, size, device, requirement, seed)
+        of_storage = self._of_storage[tensor.storage]
+        saved = [slot for slot in of_storage if slot in self._contents.saved]
+        if saved and device.type != "meta":
+            make = partial(self._with_saved, make, saved)
+        fellows = tuple(slot for slot in of_storage if slot != index)
+        recipe = self._recipes[index] = _Recipe(make, fellows, needed)
+        return recipe
 
-
-def _dtype(tensor: Tensor) -> torch.dtype:
-    """Return the dtype to create `tensor` in."""
-    dtype = None if is_stood_for_by_bytes(tensor.dtype) else torch_dtype(tensor.dtype)
-    return dtype or torch.uint8
-
-
-def _bytes_needed(tensor: Tensor) -> int:
-    if 0 in tensor.shape:
-        return 0
-    extent = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True))
-    return (tensor.offset + extent) * max(tensor.itemsize, _dtype(tensor).itemsize)
-
-
-def _view(base: torch.UntypedStorage, tensor: Tensor) -> torch.Tensor:
-    empty = torch.empty(0, dtype=_dtype(tensor), device=base.device)
-    return empty.set_(base, tensor.offset, tensor.shape, tensor.strides)
+    def _with_saved(self, make: Maker, saved: list[int]) -> torch.Tensor:
+        """Create a tensor, then put what was saved of the tensors of its storage into it."""
+        made = make()
+        for slot in saved:
+            seen = view(made.untyped_storage(), self._program.tensors[slot])
+            seen.copy_(self._contents.saved[slot])
+        return made

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -18,6 +18,9 @@ _RANDOM_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _TINY = 2**-6  # The smallest normal number of float8_e4m3fn.
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
+Filler = Callable[[torch.Tensor], object]
+"""Fills a tensor in place."""
+
 
 def fill(tensor: torch.Tensor, requirement: Requirement | None, seed: int) -> None:
     """Fill `tensor` in place with valid values that depend on its shape, its type and `seed` only.
@@ -26,35 +29,70 @@ def fill(tensor: torch.Tensor, requirement: Requirement | None, seed: int) -> No
     are positive, and so small that a product with a weight matrix keeps the mean: uniform up to
     2 / fan-in. Types without arithmetic (bits, sub-byte) become zero bytes; meta stays as it is.
     """
-    if tensor.is_meta or tensor.numel() == 0:
-        return
     view = _without_repeats(tensor)
-    if requirement is not None and (requirement.even or requirement.total is not None):
-        _assign(view, _arranged(view.numel(), requirement).reshape(view.shape))
-    elif tensor.dtype.is_complex:
-        _uniform(torch.view_as_real(view), requirement, seed)
-    elif tensor.dtype.is_floating_point:
-        _uniform(view, requirement, seed)
-    elif tensor.dtype is torch.bool:
+    filler(view.dtype, view.device, tuple(view.shape), requirement, seed)(view)
+
+
+def filler(
+    dtype: torch.dtype,
+    device: torch.device,
+    shape: tuple[int, ...],
+    requirement: Requirement | None,
+    seed: int,
+) -> Filler:
+    """Decide all that `fill` decides, ahead; what comes out only fills.
+
+    It fills tensors laid out otherwise than `shape` too, in their own order.
+    """
+    if device.type == "meta" or 0 in shape:
+        return _leave
+    if requirement is not None and requirement.is_arranged:
+        return partial(_arrange, requirement)
+    if dtype.is_complex:
+        parts = _uniform(dtype.to_real(), device, (*shape, 2), requirement, seed)
+        return lambda tensor: parts(torch.view_as_real(tensor))
+    if dtype.is_floating_point:
+        return _uniform(dtype, device, shape, requirement, seed)
+    if dtype is torch.bool:
         low, high = (0, 1) if requirement is None else _integers_of(requirement, torch.uint8)
-        view.random_(min(low, 1), min(high, 1) + 1, generator=_generator(view, seed))
-    elif requirement is None or requirement.drawn_from == (None, None):
-        _zero(view)
-    else:
-        _integers(view, requirement, seed)
+        return _integers(dtype, device, min(low, 1), min(high, 1), seed)
+    if requirement is None or requirement.drawn_from == (None, None):
+        return torch.Tensor.zero_ if dtype in INTEGERS else _zero
+    return _integers(dtype, device, *_integers_of(requirement, dtype), seed)
 
 
-def clamp(tensor: torch.Tensor, requirement: Requirement) -> None:
-    """Bring the entries of `tensor` within the bounds, in place; what is no number becomes 0."""
-    if requirement.low is None and requirement.high is None:
-        return
+def enforce(tensor: torch.Tensor, requirement: Requirement) -> None:
+    """Bring the entries within the bounds, in place; what is no number becomes 0.
+
+    A mask of which a number of true entries is required gets these, and no others.
+    """
     view = _without_repeats(tensor)
+    if requirement.total is not None and requirement.counts(tensor):
+        set_true(view, requirement.total * view.numel() // tensor.numel())
+        return
     if view.dtype.is_floating_point:
         view.nan_to_num_()
-    bounded = view.clamp(requirement.low, requirement.high)
-    if requirement.exempt is not None:
-        bounded = torch.where(view == requirement.exempt, view, bounded)
-    view.copy_(bounded)
+    if requirement.exempt is None:
+        view.clamp_(requirement.low, requirement.high)
+    else:
+        bounded = view.clamp(requirement.low, requirement.high)
+        view.copy_(torch.where(view == requirement.exempt, view, bounded))
+
+
+def set_true(mask: torch.Tensor, count: int) -> None:
+    """Make `count` entries of `mask` true, all others false, without waiting for the device.
+
+    Where there are as many rows (of the last dimension) as that, no two lie in one: the rows that
+    are then written to are distinct, as they are where each token of a row chooses among experts.
+    """
+    if not mask.is_contiguous():
+        dense = torch.empty(mask.shape, dtype=torch.bool, device=mask.device)
+        set_true(dense, count)
+        mask.copy_(dense)
+        return
+    width = mask.shape[-1] if mask.dim() > 1 else 1
+    step = width if count * width <= mask.numel() else 1
+    mask.zero_().as_strided((min(count, mask.numel()),), (step,)).fill_(True)
 
 
 def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:
@@ -65,29 +103,38 @@ def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _generator(tensor: torch.Tensor, seed: int) -> torch.Generator:
-    return _generator_of(tensor.device).manual_seed(seed)
-
-
-@functools.cache
+@cache
 def _generator_of(device: torch.device) -> torch.Generator:
     """Return the one generator of a device: to make one takes longer than to fill a tensor."""
     return torch.Generator(device)
 
 
-def _uniform(view: torch.Tensor, requirement: Requirement | None, seed: int) -> None:
-    low, high = _floats_of(view, requirement)
-    if view.dtype in _RANDOM_FLOATS:
-        view.uniform_(low, high, generator=_generator(view, seed))
-    else:
-        wide = torch.empty(view.shape, dtype=torch.float32, device=view.device)
-        _assign(view, wide.uniform_(low, high, generator=_generator(view, seed)))
+def _leave(tensor: torch.Tensor) -> None:
+    pass
 
 
-def _floats_of(view: torch.Tensor, requirement: Requirement | None) -> tuple[float, float]:
+def _uniform(
+    dtype: torch.dtype,
+    device: torch.device,
+    shape: tuple[int, ...],
+    requirement: Requirement | None,
+    seed: int,
+) -> Filler:
+    low, high = _floats_of(dtype, shape, requirement)
+    generator = _generator_of(device)
+
+    def draw(tensor: torch.Tensor) -> None:
+        tensor.uniform_(low, high, generator=generator.manual_seed(seed))
+
+    return draw if dtype in _RANDOM_FLOATS else partial(_through, torch.float32, draw)
+
+
+def _floats_of(
+    dtype: torch.dtype, shape: tuple[int, ...], requirement: Requirement | None
+) -> tuple[float, float]:
     if requirement is None:
-        fan_in = math.prod(view.shape[1:]) if view.dim() >= 2 else 2
-        smallest = torch.finfo(view.dtype).tiny if view.dtype in _RANDOM_FLOATS else _TINY
+        fan_in = math.prod(shape[1:]) if len(shape) >= 2 else 2
+        smallest = torch.finfo(dtype).tiny if dtype in _RANDOM_FLOATS else _TINY
         return 0.0, max(2.0 / fan_in, 16 * smallest)  # Denormals would change the timing.
     low, high = requirement.drawn_from
     if low is None:
@@ -95,13 +142,22 @@ def _floats_of(view: torch.Tensor, requirement: Requirement | None) -> tuple[flo
     return low, low + 1.0 if high is None else high
 
 
-def _integers(view: torch.Tensor, requirement: Requirement, seed: int) -> None:
-    low, high = _integers_of(requirement, view.dtype)
-    if view.dtype in INTEGERS:
-        view.random_(low, high + 1, generator=_generator(view, seed))
-    else:
-        wide = torch.empty(view.shape, dtype=torch.int64, device=view.device)
-        _assign(view, wide.random_(low, high + 1, generator=_generator(view, seed)))
+def _integers(dtype: torch.dtype, device: torch.device, low: int, high: int, seed: int) -> Filler:
+    """Draw integers from `low` to `high`, both inclusive."""
+    generator = _generator_of(device)
+
+    def draw(tensor: torch.Tensor) -> None:
+        tensor.random_(low, high + 1, generator=generator.manual_seed(seed))
+
+    has_kernel = dtype in INTEGERS or dtype is torch.bool
+    return draw if has_kernel else partial(_through, torch.int64, draw)
+
+
+def _through(wide: torch.dtype, draw: Filler, tensor: torch.Tensor) -> None:
+    """Draw in a type that has a kernel for it, then convert."""
+    values = torch.empty(tensor.shape, dtype=wide, device=tensor.device)
+    draw(values)
+    _assign(tensor, values)
 
 
 def _integers_of(requirement: Requirement, dtype: torch.dtype) -> tuple[int, int]:
@@ -130,6 +186,10 @@ def _arranged(count: int, requirement: Requirement) -> torch.Tensor:
         return _shares(total, count)
     first = min(math.floor(high), total)
     return torch.cat([torch.tensor([first]), _shares(total - first, count - 1)])
+
+
+def _arrange(requirement: Requirement, tensor: torch.Tensor) -> None:
+    _assign(tensor, _arranged(tensor.numel(), requirement).reshape(tensor.shape))
 
 
 def _shares(total: int, count: int) -> torch.Tensor:

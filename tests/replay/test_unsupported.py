@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 from program.programs import program_of
-from replay.tiny_traces import call, floats, held, integers, reasons, run, see, values_seen
+from replay.tiny_traces import (
+    call,
+    floats,
+    held,
+    integers,
+    reasons,
+    run,
+    see,
+    seen,
+    values_seen,
+)
 from trace_builder import NodeSpec, T, node, operator
 
 from et_replay.errors import ReplayError
@@ -221,6 +231,73 @@ def test_an_index_computed_out_of_bounds_is_clamped_and_said_so(
     reason = "values that replay computed out of bounds are clamped"
     assert reasons(result) == [("aten::embedding", 1, "executed", reason)]
     assert result.coverage.executed == 3
+
+
+def test_a_chance_computed_out_of_bounds_is_clamped_as_the_operator_would_fail(
+    tmp_path: Path,
+) -> None:
+    chance = floats(12, 3)
+    program = program_of(
+        tmp_path,
+        call(10, "add.Scalar", [floats(11, 3), 5, 1], [chance]),
+        call(11, "bernoulli", [chance, None], [floats(13, 3)]),
+    )
+
+    result = run(program, iterations=2)
+
+    reason = "values that replay computed out of bounds are clamped"
+    assert reasons(result) == [("aten::bernoulli", 1, "executed", reason)]
+
+
+def test_floats_that_replay_computed_are_left_alone(tmp_path: Path) -> None:
+    x, variance = floats(11, 2, 3), floats(12, 3)
+    nodes = [
+        call(10, "full_like", [floats(13, 3), 9.0, None, None, None, None, None], [variance]),
+        call(
+            11,
+            "native_batch_norm",
+            [x, None, None, floats(14, 3), variance, False, 0.1, 0.5],
+            [floats(15, 2, 3), floats(16, 0), floats(17, 0)],
+        ),
+        see(12, variance),
+    ]
+
+    assert values_seen(tmp_path, *nodes, iterations=2) == [[9, 9, 9], [9, 9, 9]]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mask_with_another_number_of_true_entries_is_given_the_recorded_one(
+    tmp_path: Path, mode: Mode
+) -> None:
+    mask = T(12, 12, 0, 6, 1, shape=(3, 2), dtype="bool")
+    found = T(13, 13, 0, 4, 8, shape=(2, 2), dtype="long int", strides=(1, 2))
+    program = program_of(
+        tmp_path,
+        call(10, "ge.Scalar", [floats(11, 3, 2), 0], [mask]),
+        call(11, "nonzero", [mask], [found]),
+        see(12, found),
+    )
+
+    result = run(program, mode, iterations=3)
+
+    reason = "its mask is given the recorded number of true entries"
+    assert reasons(result) == [("aten::nonzero", 1, "executed", reason)]
+    assert seen() == [[[0, 0], [1, 0]]] * 3
+
+
+def test_a_mask_of_more_places_than_there_are_entries_for_is_cut_down(tmp_path: Path) -> None:
+    mask = T(12, 12, 0, 4, 1, shape=(4,), dtype="bool")
+    program = program_of(
+        tmp_path,
+        call(10, "ge.Scalar", [floats(11, 4), 0], [mask]),
+        call(11, "masked_scatter", [floats(13, 4), mask, floats(14, 3)], [floats(15, 4)]),
+        see(12, mask),
+    )
+
+    result = run(program)
+
+    assert (result.coverage.executed, result.coverage.substituted) == (3, 0)
+    assert seen() == [[True, True, True, False]]
 
 
 @pytest.mark.parametrize("device", DEVICES)

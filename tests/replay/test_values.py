@@ -12,7 +12,7 @@ from replay.recorded_calls import call, integers, run, tensor
 from et_replay.execution_trace import Node, TensorRef
 from et_replay.replay.operators import resolve
 from et_replay.replay.recorded_integers import recorded_integers, resource_folders
-from et_replay.replay.values import Requirement, clamp, conform, fill, requirements
+from et_replay.replay.values import Requirement, conform, enforce, fill, requirements
 
 ANY_TYPE = [
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
@@ -29,6 +29,8 @@ INDEX_PUT = (
     "aten::_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values,"
     " bool accumulate=False, bool unsafe=False) -> Tensor(a!)"
 )
+INDEX = "aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"
+WHERE = "aten::where(Tensor condition) -> Tensor[]"
 NLL = (
     "aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction,"
     " SymInt ignore_index) -> (Tensor output, Tensor total_weight)"
@@ -41,6 +43,8 @@ BAG = (
 )
 REPEAT = "aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor"
 CUBE, MASK = tensor(3, 4, 5), tensor(3, 4, dtype="bool", itemsize=1)
+MASK_OF_ROWS = tensor(3, 4, 1, dtype="bool", itemsize=1)
+MASKED_SELECT = "aten::masked_select(Tensor self, Tensor mask) -> Tensor"
 PACK = (
     "aten::_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first)"
     " -> (Tensor, Tensor)"
@@ -71,6 +75,19 @@ def needed(node: Node) -> dict[int, Requirement]:
         (
             call(INDEX_PUT, CUBE, (MASK, integers(6)), tensor(6), False, False),
             {2: Requirement(0, 4)},
+        ),
+        (
+            call(INDEX, CUBE, (MASK,), outputs=[tensor(7, 5)]),
+            {1: Requirement(total=7, likely=(0, 1))},
+        ),
+        (
+            call(INDEX, tensor(2, 3, 4), (None, MASK), outputs=[tensor(2, 6)]),
+            {1: Requirement(total=6, likely=(0, 1))},
+        ),
+        (call(WHERE, MASK, outputs=[(integers(5),)]), {0: Requirement(total=5, likely=(0, 1))}),
+        (
+            call(MASKED_SELECT, CUBE, MASK_OF_ROWS, outputs=[tensor(20)]),
+            {1: Requirement(total=4, likely=(0, 1))},
         ),
         (call(REPEAT, integers(4), 10, outputs=[integers(10)]), {0: Requirement(0, total=10)}),
         (call(BCE, tensor(3), tensor(3), None, 1), {0: Requirement(0, 1), 1: Requirement(0, 1)}),
@@ -203,11 +220,62 @@ def test_offsets_rise_and_lengths_fall(requirement: Requirement, expected: list[
 def test_clamping_brings_indices_and_probabilities_into_bounds() -> None:
     indices, chances = torch.tensor([-3, 2, 90]), torch.tensor([float("nan"), -1.0, 0.5])
 
-    clamp(indices, Requirement(0, 7))
-    clamp(chances, Requirement(0, 1))
+    enforce(indices, Requirement(0, 7))
+    enforce(chances, Requirement(0, 1))
 
     assert indices.tolist() == [0, 2, 7]
     assert chances.tolist() == [0, 0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (0, [[0, 0], [0, 0], [0, 0]]),
+        (2, [[1, 0], [1, 0], [0, 0]]),
+        (3, [[1, 0], [1, 0], [1, 0]]),
+        (4, [[1, 1], [1, 1], [0, 0]]),
+        (6, [[1, 1], [1, 1], [1, 1]]),
+        (7, [[1, 1], [1, 1], [1, 1]]),
+    ],
+)
+@pytest.mark.parametrize("strides", [(2, 1), (1, 3), (4, 1)])
+def test_a_mask_gets_the_required_number_of_true_entries(
+    count: int, expected: list[list[int]], strides: tuple[int, int]
+) -> None:
+    mask = torch.ones(12, dtype=torch.bool)[1:].as_strided((3, 2), strides)
+
+    enforce(mask, Requirement(likely=(0, 1), total=count))
+
+    assert mask.int().tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("mask", "count", "expected"),
+    [
+        (torch.tensor([False, True, True, True]), 2, [True, True, False, False]),
+        (torch.tensor(False), 1, True),
+        (torch.tensor([[True], [True]]).expand(2, 3), 3, [[True] * 3, [False] * 3]),
+        (torch.empty(0, 2, dtype=torch.bool), 0, []),
+    ],
+)
+def test_masks_of_any_form_can_be_given_true_entries(
+    mask: torch.Tensor, count: int, expected: object
+) -> None:
+    requirement = Requirement(likely=(0, 1), total=count)
+
+    if not requirement.admits(mask):
+        enforce(mask, requirement)
+
+    assert mask.tolist() == expected
+    assert requirement.admits(mask)
+
+
+def test_the_labels_that_are_exempt_stay() -> None:
+    labels = torch.tensor([-100, -3, 12])
+
+    enforce(labels, Requirement(0, 9, exempt=-100))
+
+    assert labels.tolist() == [-100, 0, 9]
 
 
 def test_bounds_are_checked_and_likely_values_are_not() -> None:
@@ -217,6 +285,8 @@ def test_bounds_are_checked_and_likely_values_are_not() -> None:
     assert not Requirement(0, 8).admits(indices)
     assert Requirement(likely=(0, 1)).admits(indices)
     assert not Requirement(0, 1).admits(torch.tensor([float("nan")]))
+    assert Requirement(total=1).admits(torch.tensor([True, False]))
+    assert not Requirement(total=1).admits(torch.tensor([True, True]))
 
 
 RUNNABLE = [

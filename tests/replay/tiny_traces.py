@@ -60,6 +60,7 @@ def run(
     **options: Any,
 ) -> ReplayResult:
     """Replay `program`, once unless `options` say otherwise."""
+    _SEEN.clear()
     return replay(program, _options(mode, device, options), progress)
 
 
@@ -78,9 +79,13 @@ def values_seen(
     folder: Path, *nodes: NodeSpec, mode: Mode = Mode.PRE_ALLOCATE, **options: Any
 ) -> list[Any]:
     """Replay `nodes` on the CPU, all of them as recorded; return what `see` was shown, in order."""
-    _SEEN.clear()
     result = run(program_of(folder, *nodes), mode, **options)
     assert result.coverage.reasons == []
+    return seen()
+
+
+def seen() -> list[Any]:
+    """Return what `see` was shown in the last replay, in order."""
     return list(_SEEN)
 
 
