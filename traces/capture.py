@@ -48,6 +48,11 @@ def argument_parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, required=True, help="trace to write, named .json.gz")
     parser.add_argument("--warm-up", type=int, default=3, help="iterations run first (default: 3)")
     parser.add_argument("--timed", type=int, default=20, help="iterations timed (default: 20)")
+    parser.add_argument(
+        "--compile",
+        action="store_true",
+        help="compile the model, and save the sources of its kernels in the folder NAME_resources",
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of all values (default: 0)")
     return parser
 
@@ -63,12 +68,17 @@ def capture(build: Build, arguments: argparse.Namespace) -> None:
     iteration, memory = measure(build, device, arguments.warm_up)
     truth = environment(device) | memory
     truth["iteration_time_ns"] = median_time(iteration, device, arguments.timed)
-    trace, recorded = record(iteration, device)
+    trace, recorded, sources = record(iteration, device, arguments.compile)
     truth |= recorded
     if device.type == "cuda":
         truth |= persistent_workspaces()
     output.write_bytes(gzip.compress(trace, mtime=0))
-    truth_path = output.with_name(output.name.removesuffix(".json.gz") + ".truth.json")
+    name = output.name.removesuffix(".json.gz")
+    for kernel_file, source in sources.items():
+        folder = output.with_name(f"{name}_resources")
+        folder.mkdir(exist_ok=True)
+        (folder / kernel_file).write_bytes(source)
+    truth_path = output.with_name(f"{name}.truth.json")
     truth_path.write_text(json.dumps(truth, indent=2) + "\n")
     print(f"Wrote {output} ({output.stat().st_size} bytes) and {truth_path}", file=sys.stderr)
 
@@ -106,15 +116,23 @@ def median_time(iteration: Iteration, device: torch.device, count: int) -> int:
     return round(statistics.median(times))
 
 
-def record(iteration: Iteration, device: torch.device) -> tuple[bytes, Truth]:
-    """Run one iteration unrecorded and two recorded; return the trace and, on cuda, their peaks."""
+def record(
+    iteration: Iteration, device: torch.device, compiled: bool
+) -> tuple[bytes, Truth, dict[str, bytes]]:
+    """Run one iteration unrecorded and two recorded.
+
+    Returns the trace, the peaks on cuda, and of a compiled model the sources of its kernels.
+    """
     peaks: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
+        observer = ExecutionTraceObserver().register_callback(str(path))
+        observer.set_extra_resource_collection(compiled)
         with profile(
             activities=[ProfilerActivity.CPU],
+            record_shapes=compiled,  # without it launches of kernels are recorded bare
             schedule=schedule(wait=0, warmup=1, active=RECORDED_STEPS, repeat=1),
-            execution_trace_observer=ExecutionTraceObserver().register_callback(str(path)),
+            execution_trace_observer=observer,
         ) as profiler:
             for step in range(1 + RECORDED_STEPS):
                 if device.type == "cuda":
@@ -124,7 +142,16 @@ def record(iteration: Iteration, device: torch.device) -> tuple[bytes, Truth]:
                 if device.type == "cuda" and step > 0:
                     peaks[f"ProfilerStep#{step}"] = torch.cuda.max_memory_allocated(device)
                 profiler.step()
-        return path.read_bytes(), {"recorded_peak_allocated_bytes": peaks} if peaks else {}
+        trace = path.read_bytes()
+        truth: Truth = {"recorded_peak_allocated_bytes": peaks} if peaks else {}
+        return trace, truth, kernel_sources(trace, path.with_name("trace_resources"))
+
+
+def kernel_sources(trace: bytes, folder: Path) -> dict[str, bytes]:
+    """Read the sources that the trace names; torch saves those of whole graphs too."""
+    values = (each["value"] for node in json.loads(trace)["nodes"] for each in node["attrs"])
+    named = {value for value in values if isinstance(value, str) and value.endswith(".py")}
+    return {name: (folder / name).read_bytes() for name in named if (folder / name).is_file()}
 
 
 def measure_cuda(build: Build, device: torch.device, warm_up: int) -> tuple[Iteration, Truth]:

@@ -48,6 +48,8 @@ def residual_net(widths: list[int], blocks: int, classes: int) -> nn.Sequential:
 def build(arguments: argparse.Namespace, device: torch.device) -> Iteration:
     """Return a training step on one batch that stays on the device."""
     model = residual_net(arguments.widths, arguments.blocks, arguments.classes).to(device)
+    if arguments.compile:
+        model.compile()
     optimizer = torch.optim.SGD(
         model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, foreach=True
     )

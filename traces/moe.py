@@ -55,6 +55,8 @@ class Mixture(nn.Module):
 def build(arguments: argparse.Namespace, device: torch.device) -> Iteration:
     """Return a training step that asks each token for the next; routing moves as the weights do."""
     model = Mixture(arguments).to(device)
+    if arguments.compile:
+        model.compile()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, foreach=True)
     batch = torch.randint(arguments.vocabulary, (arguments.tokens + 1,), device=device)
 

@@ -57,6 +57,8 @@ class Decoder(nn.Module):
 def build(arguments: argparse.Namespace, device: torch.device) -> Iteration:
     """Return a training step; its batch lies on the host and is copied to the device each time."""
     model = Decoder(arguments).to(device)
+    if arguments.compile:
+        model.compile()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, foreach=True)
     batch = torch.randint(arguments.vocabulary, (arguments.batch, arguments.length + 1))
 

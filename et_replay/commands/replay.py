@@ -76,6 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "recorded shapes, leave it out, or stop (default: substitute)",
     )
     parser.add_argument(
+        "--run-kernels",
+        action="store_true",
+        help="on cuda, run the kernels of a compiled model from the folder of resources beside the "
+        "trace: this runs Python code that came with the trace (default: substitute them)",
+    )
+    parser.add_argument(
         "--seed",
         type=options.integer(0),
         default=0,
@@ -194,6 +200,7 @@ def _replay_trace(trace: ExecutionTrace, arguments: argparse.Namespace) -> int:
         plan=None if arguments.plan is None else read_plan(arguments.plan),
         allocator=arguments.allocator,
         other_memory=arguments.other_memory,
+        run_kernels=arguments.run_kernels,
     )
     program = _program_of(trace, arguments)
     if options.library_workspace == _DEFAULT_WORKSPACE:

@@ -8,6 +8,7 @@ from et_replay.execution_trace import ExecutionTrace, tensors
 from et_replay.program.calls import CallChooser
 from et_replay.program.generations import Generations, identity, trace_generations
 from et_replay.program.nesting import nest
+from et_replay.program.overwrites import find_overwrites
 from et_replay.program.program import Operation, Program, device_kind
 from et_replay.program.window import Window, select_window
 
@@ -16,7 +17,9 @@ def build_program(trace: ExecutionTrace, window: Window | None = None) -> Progra
     """Understand `window` of `trace`, by default the last one that holds an operator."""
     window = window or select_window(trace)
     nesting = nest(trace, window)
-    generations = trace_generations(nesting, _known_before(trace, window))
+    generations = trace_generations(
+        nesting, _known_before(trace, window), find_overwrites(trace, window)
+    )
     chooser = CallChooser(nesting, generations)
     operations = [Operation(*chooser.choose(i)) for i in nesting.top_level()]
     return Program(

@@ -18,6 +18,9 @@ What tells two *generations* of an id apart is who could have seen them:
   without nodes; or its tensor was seen before, in a storage that the window made, so that the
   storage was swapped (`.data =`, `untyped_storage().resize_`). A tensor that was seen in an input
   proves nothing: tensor ids are recycled too, by every `.data` for one.
+* What a call of a compiled graph overwrites whole without reading it (see overwrites.py) was
+  allocated for it, if the id is new in the window, or was that of another storage before: another
+  tensor that begins at the same address. Graphs are given no memory to put their results in.
 
                          id 7 as the trace shows it     generations of id 7
     aten::mm             -> 7                           A begins
@@ -40,6 +43,7 @@ from dataclasses import dataclass, field
 
 from et_replay.execution_trace import Node, Opaque, TensorRef, Value, tensors
 from et_replay.program.nesting import Nesting
+from et_replay.program.overwrites import Overwrites, unknown_overwrites
 from et_replay.program.program import Storage, StorageKind, Tensor
 
 
@@ -58,13 +62,16 @@ class Generations:
 
 
 def trace_generations(
-    nesting: Nesting, known_before: Callable[[int], bool] = lambda storage_id: False
+    nesting: Nesting,
+    known_before: Callable[[int], bool] = lambda storage_id: False,
+    overwrites: Overwrites = unknown_overwrites,
 ) -> Generations:
     """Follow every storage id through the window.
 
-    `known_before` tells whether the trace shows a storage id before the window.
+    `known_before` tells whether the trace shows a storage id before the window, `overwrites` which
+    of its inputs a call writes whole without reading them.
     """
-    tracker = _Tracker(nesting, known_before)
+    tracker = _Tracker(nesting, known_before, overwrites)
     ending: dict[int, list[int]] = defaultdict(list)
     for i, node in enumerate(nesting.nodes):
         tracker.begin(i, node)
@@ -92,6 +99,7 @@ def identity(ref: TensorRef) -> int:
 class _Tracker:
     nesting: Nesting
     known_before: Callable[[int], bool]
+    overwrites: Overwrites
     storages: list[Storage] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
@@ -107,6 +115,7 @@ class _Tracker:
         self._current: dict[int, int] = {}
         self._last_sight: dict[int, tuple[int, TensorRef]] = {}
         self._tensor_index: dict[tuple[object, ...], int] = {}
+        self._lowest_byte: dict[int, int] = {}
         self._later: _Sightings | None = None
         self._operation = {call: k for k, call in enumerate(self.nesting.top_level())}
         self._operations_begun = -1
@@ -122,10 +131,11 @@ class _Tracker:
             self.inputs.append(tuple(self._see_label(i, ref) for ref in refs))
             return
         self._given[i] = frozenset([identity(ref) for ref in refs])
+        fresh = self._fresh(i, node, refs)
         self.inputs.append(
             tuple(
                 [
-                    self._sight(i, ref, self._given_storage(i, ref)) if ref.defined else -1
+                    self._sight(i, ref, self._given_storage(i, ref, fresh)) if ref.defined else -1
                     for ref in refs
                 ]
             )
@@ -145,7 +155,15 @@ class _Tracker:
         for storage in self._taken[i]:
             self.storages[storage].died = self._moment
 
-    def _given_storage(self, i: int, ref: TensorRef) -> int:
+    def _fresh(self, i: int, node: Node, refs: list[TensorRef]) -> frozenset[int] | None:
+        """Name what call `i` is given only to overwrite; None where that cannot be known."""
+        overwritten = self.overwrites(i, node)
+        if overwritten is None:
+            return None
+        read = {identity(ref) for flat, ref in enumerate(refs) if flat not in overwritten}
+        return frozenset(identity(refs[flat]) for flat in overwritten) - read
+
+    def _given_storage(self, i: int, ref: TensorRef, fresh: frozenset[int] | None) -> int:
         key = identity(ref)
         current = self._current.get(key)
         caller = self.nesting.enclosing[i]
@@ -153,9 +171,16 @@ class _Tracker:
             if current is not None and self._is_hidden_state(i, key):
                 return current
             return self._start(key, ref, StorageKind.IMPLICIT, caller)
+        if fresh is not None and key in fresh:
+            if current is not None and not self._is_recycled(current, ref):
+                return current
+            started = self._start(key, ref, StorageKind.IMPLICIT, i)
+            self.storages[started].blank = True
+            return started
         if current is not None:
             return current
-        unseen = self._appeared_unseen(i, key, ref)
+        known = fresh is not None and self.nesting.nodes[i].is_kernel
+        unseen = not known and self._appeared_unseen(i, key, ref)
         return self._start(key, ref, StorageKind.IMPLICIT if unseen else StorageKind.INPUT, i)
 
     def _returned_storage(self, i: int, ref: TensorRef) -> int:
@@ -171,6 +196,17 @@ class _Tracker:
         if _has_unknown_storage(self.nesting.nodes[i]):
             return self._start(key, ref, StorageKind.INPUT, i) if current is None else current
         return self._start(key, ref, StorageKind.PRODUCED, i)
+
+    def _is_recycled(self, current: int, ref: TensorRef) -> bool:
+        """Tell whether `ref`, about to be overwritten, is the first sight of another storage.
+
+        A part of a larger storage is overwritten too, by each of those that fill it: it begins
+        further in, or nothing that was seen of the storage lies where it does.
+        """
+        known = self._last_sight.get(ref.tensor_id)
+        if known is not None and known[0] == current:
+            return False
+        return ref.offset == 0 and self._lowest_byte[current] < ref.end
 
     def _visible(self, call: int, key: int, current: int | None) -> bool:
         """Tell whether `call` was given `key`, or its current storage was made inside it."""
@@ -268,6 +304,8 @@ class _Tracker:
             if ref.storage_id:
                 self.storages[storage].size = max(self.storages[storage].size, ref.end)
             self.storages[storage].estimated |= ref.strides is None
+            start = ref.offset * ref.itemsize
+            self._lowest_byte[storage] = min(self._lowest_byte.get(storage, start), start)
             strides = ref.strides if ref.strides is not None else _contiguous(ref.shape)
             self.tensors.append(
                 Tensor(storage, ref.dtype, ref.itemsize, ref.offset, ref.shape, strides)

@@ -32,7 +32,8 @@ class Storage:
     `operation` is the index of the operation it is born in (-1 for an input), `last_operation` of
     the last one that touches it. `born` and `died` order births and deaths against each other
     within an operation (see generations.py). `temporary` storages are born and dead within one
-    operation and seen only by what that operation hides.
+    operation and seen only by what that operation hides. A `blank` one is overwritten whole by the
+    call that shows it first, so nothing reads what it was born with.
     """
 
     storage_id: int
@@ -50,6 +51,7 @@ class Storage:
     first_operation: int = -1
     last_operation: int = -1
     temporary: bool = True
+    blank: bool = False
 
 
 @dataclass(slots=True)

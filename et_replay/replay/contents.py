@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import torch
 
 from et_replay.execution_trace import tensors
+from et_replay.formats.resources import resource_folders
 from et_replay.program.program import Call, Program
-from et_replay.replay.recorded_integers import recorded_integers, resource_folders
+from et_replay.replay.recorded_integers import recorded_integers
 from et_replay.replay.requirement import Requirement
 
 

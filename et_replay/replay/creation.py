@@ -15,8 +15,8 @@ from et_replay.replay.requirement import Requirement
 from et_replay.replay.values import filler
 from et_replay.units import format_bytes
 
-Maker = Callable[[], torch.Tensor]
-"""Creates one tensor, on a new storage; everything about it is decided."""
+Maker = Callable[[bool], torch.Tensor]
+"""Creates one tensor, on a new storage, with values or without; everything else is decided."""
 
 
 def maker(
@@ -40,7 +40,7 @@ def maker(
         allocate = partial(_flat, size, dtype, device)
         part = tensor.shape, tensor.strides, tensor.offset
 
-    def make() -> torch.Tensor:
+    def make(with_values: bool) -> torch.Tensor:
         try:
             made = allocate()
         except torch.OutOfMemoryError:
@@ -50,7 +50,8 @@ def maker(
                 f"Cannot allocate {format_bytes(size)} on {device}: this machine's memory is used"
                 " up; --device meta needs none."
             ) from error
-        fill(made)
+        if with_values:
+            fill(made)
         return made if part is None else made.as_strided(*part)
 
     return make

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from et_replay.formats.kernel_text import KernelText, KernelTexts, flat_indices
 from et_replay.program.program import Call, Program, StorageKind
 
 _VALID_RESULT = {
@@ -32,9 +33,12 @@ def steady_storages(program: Program) -> set[int]:
     what an iteration wrote into its inputs, a position counter say, for the next.
     """
     calls = [call for operation in program.operations for call in operation.calls]
+    texts = KernelTexts(program.trace.source)
     written: set[int] = set()
     for call in calls:
-        if _writes(call):
+        if call.node.is_kernel:
+            written |= program.storages_of(_written_by_kernel(call, texts.of(call.node)))
+        elif _writes(call):
             written |= program.storages_of(call.outputs) or program.storages_of(call.inputs)
     steady = {
         index
@@ -52,6 +56,12 @@ def steady_storages(program: Program) -> set[int]:
             results = call.outputs[valid:] if valid == 0 else call.outputs[valid : valid + 1]
             steady |= (program.storages_of(results) & made) - written
     return steady
+
+
+def _written_by_kernel(call: Call, text: KernelText | None) -> tuple[int, ...]:
+    if text is None:
+        return call.inputs
+    return tuple(call.inputs[flat] for flat in flat_indices(call.node, text.written()))
 
 
 def _writes(call: Call) -> bool:

@@ -78,7 +78,8 @@ class _Replay:
         self._options = options
         self._target = target
         self._progress = progress or (lambda done, total: None)
-        prepared = Preparer(program, target, options.on_unsupported).prepare(options.mode)
+        preparer = Preparer(program, target, options.on_unsupported, options.run_kernels)
+        prepared = preparer.prepare(options.mode)
         self._operations = prepared.operations
         self._permanent = prepared.permanent
         self._steps = schedule(program, options.mode)
@@ -285,7 +286,7 @@ class _Replay:
         slots = self._store.slots
         for slot in call.inputs:
             if slots[slot] is None:
-                self._store.create(slot)
+                self._store.create(slot, slot not in call.overwritten)
         return call.function(*call.fetch(slots)) if call.plain else call.run(slots)
 
     def _live(self) -> list[LiveStorage]:

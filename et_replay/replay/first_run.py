@@ -29,24 +29,26 @@ class FirstRun:
 
         Indices are checked because on a GPU one out of bounds takes the whole context down.
         """
-        call.inputs = self._filled(call.inputs)
+        call.inputs = self._filled(call)
         self._enforce_bounds(operation, call)
         return self._conformed(operation, call, call.run(self._store.slots))
 
     def replace(self, operation: PreparedOperation, call: PreparedCall, error: Exception) -> None:
         """Put what the policy asks for in the place of a call that failed, in any iteration."""
+        for slot in call.overwritten:  # which nothing has written to now
+            self._store.slots[slot] = None
         call.become(
-            unsupported(operation, call.inputs, call.outputs, _sentence(error), self._policy)
+            unsupported(operation, call.inputs, call.outputs, sentence(error), self._policy)
         )
-        self._filled(call.inputs)
+        self._filled(call)
 
-    def _filled(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
+    def _filled(self, call: PreparedCall) -> tuple[int, ...]:
         """Create the inputs that nothing has put out; return those to check in later iterations."""
         slots = self._store.slots
-        missing = tuple(slot for slot in inputs if slots[slot] is None)
+        missing = tuple(slot for slot in call.inputs if slots[slot] is None)
         for slot in missing:
-            self._store.create(slot)
-        return missing if self._steady else inputs
+            self._store.create(slot, slot not in call.overwritten)
+        return missing if self._steady else call.inputs
 
     def _enforce_bounds(self, operation: PreparedOperation, call: PreparedCall) -> None:
         for slot, requirement in call.bounds:
@@ -87,7 +89,7 @@ class FirstRun:
         return call.conform(result)
 
 
-def _sentence(error: Exception) -> str:
+def sentence(error: Exception) -> str:
     """Name an exception, with the first line of its text, which in PyTorch is the message."""
     lines = str(error).strip().splitlines()
     name = type(error).__name__

@@ -20,9 +20,9 @@ class ReplayOptions:
     STALLOC_PLANNED serves, by default one made from the trace, or on a real device from an
     iteration that runs ahead. `allocator` is one as `Simulator` takes it, by default `native` for a
     simulated device, PyTorch's own for a real one, and `stalloc` in that mode. `other_memory` are
-    bytes of a simulated device that are not PyTorch's. Raises UsageError where one option cannot
-    go with another. With `record_requests` an allocator of ours on a real device tells what it was
-    asked for in the first two iterations.
+    bytes of a simulated device that are not PyTorch's. With `record_requests` an allocator of ours
+    on a real device tells what it was asked for in the first two iterations. `run_kernels` allows
+    code from beside the trace to run. Raises UsageError where one option cannot go with another.
     """
 
     mode: Mode = Mode.PRE_ALLOCATE
@@ -38,6 +38,7 @@ class ReplayOptions:
     allocator: str | None = None
     other_memory: int = 0
     record_requests: bool = False
+    run_kernels: bool = False
 
     @property
     def allocator_that_serves(self) -> str:

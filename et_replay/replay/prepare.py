@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from et_replay.execution_trace import Node, tensors
+from et_replay.execution_trace import Node, TensorRef, tensors
 from et_replay.program.program import Call, Operation, Program
 from et_replay.program.schedule import Mode
 from et_replay.replay.arguments import BoundCall, bind
@@ -14,6 +14,7 @@ from et_replay.replay.contents import Contents
 from et_replay.replay.drift import steady_storages
 from et_replay.replay.dtypes import is_stood_for_by_bytes
 from et_replay.replay.equivalents import executable
+from et_replay.replay.kernels import KernelLoader
 from et_replay.replay.operators import (
     Unresolvable,
     full_name,
@@ -32,10 +33,12 @@ from et_replay.replay.prepared import (
 )
 from et_replay.replay.requirement import Requirement
 from et_replay.replay.result import Outcome
-from et_replay.replay.rules import requirements
+from et_replay.replay.rules import recorded_ranges, requirements
 from et_replay.replay.slot_lifetimes import assign_clearing, permanent_slots
 from et_replay.replay.target import Target
 from et_replay.replay.uninitialised import storages_filled_unseen
+
+Bounds = tuple[tuple[int, Requirement], ...]
 
 _TOUCH_FILES = frozenset({"aten::from_file", "aten::save", "aten::load"})
 """Traces come from strangers: a replay leaves the file system alone."""
@@ -53,13 +56,16 @@ class Prepared:
 class Preparer:
     """Prepares the operations of one program for one target."""
 
-    def __init__(self, program: Program, target: Target, on_unsupported: str) -> None:
+    def __init__(
+        self, program: Program, target: Target, on_unsupported: str, run_kernels: bool
+    ) -> None:
         self._program = program
         self._target = target
         self._on_unsupported = on_unsupported
         self._filled_unseen = storages_filled_unseen(program)
         self._steady = steady_storages(program)
         self._contents = Contents(program)
+        self._kernels = KernelLoader(program.trace.source, target.device, run_kernels)
 
     def prepare(self, mode: Mode) -> Prepared:
         """Prepare all operations; raises ReplayError for one that cannot run, by policy."""
@@ -74,9 +80,6 @@ class Preparer:
         prepared = PreparedOperation(node.id, node.name, [])
         if node.is_collective:
             self._give_up(prepared, operation.call, "a collective, and there is no process group")
-        elif node.is_kernel:
-            reason = f"a generated {node.kernel_backend} kernel, which needs its source file"
-            self._give_up(prepared, operation.call, reason)
         else:
             self._add_calls(prepared, operation)
         return prepared
@@ -104,6 +107,8 @@ class Preparer:
         return True
 
     def _call(self, prepared: PreparedOperation, call: Call) -> PreparedCall:
+        if call.node.is_kernel:
+            return self._launch(call)
         made = self._program.storages_of(call.outputs) - self._program.storages_of(call.inputs)
         if made & self._filled_unseen:
             reason = "the job filled its memory unseen; it gets valid values"
@@ -133,17 +138,40 @@ class Preparer:
         self._contents.add_call(call, needed)
         return self._placed(call, bound, needed, conforms)
 
+    def _launch(self, call: Call) -> PreparedCall:
+        """Prepare the launch of a generated kernel: what it returns, it writes into arguments."""
+        launch = self._kernels.launch(call.node)
+        needed = dict(recorded_ranges(call.node))
+        places, flat = [], 0
+        for place, value in enumerate(launch.arguments):
+            if not isinstance(value, TensorRef):
+                places.append(self._contents.add_constant(value))
+                continue
+            if place in launch.index_limits:
+                valid = Requirement(0, launch.index_limits[place] - 1)
+                needed[flat] = valid & needed.get(flat)
+            places.append(call.inputs[flat])
+            flat += 1
+        self._contents.add_call(call, needed)
+        taken = tuple(dict.fromkeys(slot for slot in call.inputs if slot >= 0))
+        bounds = self._bounds(call, needed)
+        return PreparedCall(
+            launch.function,
+            fetcher(tuple(places)),
+            inputs=taken,
+            outputs=(),
+            bounds=bounds,
+            enforced=self._enforced(bounds),
+            overwritten=self._overwritten(call),
+        )
+
     def _placed(
         self, call: Call, bound: BoundCall, needed: dict[int, Requirement], conforms: bool
     ) -> PreparedCall:
         """Turn the flat indices of a bound call into slots, and its constants as well."""
         slot = call.inputs
         storages = tuple((position, call.outputs[flat]) for position, flat in bound.storages)
-        bounds = tuple(
-            (slot[flat], requirement)
-            for flat, requirement in needed.items()
-            if slot[flat] >= 0 and (requirement.is_bounded or requirement.total is not None)
-        )
+        bounds = self._bounds(call, needed)
         taken = (*slot, *(place for _, place in storages))
         return PreparedCall(
             function=bound.function,
@@ -163,12 +191,37 @@ class Preparer:
             ),
             conforms=conforms,
             bounds=bounds,
-            enforced=tuple(
-                (place, requirement)
-                for place, requirement in bounds
-                if requirement.is_bounded
-                if self._program.tensors[place].storage not in self._steady
-            ),
+            enforced=self._enforced(bounds),
+            overwritten=self._overwritten(call),
+        )
+
+    def _bounds(self, call: Call, needed: dict[int, Requirement]) -> Bounds:
+        slot = call.inputs
+        return tuple(
+            (slot[flat], requirement)
+            for flat, requirement in needed.items()
+            if slot[flat] >= 0 and (requirement.is_bounded or requirement.total is not None)
+        )
+
+    def _enforced(self, bounds: Bounds) -> Bounds:
+        """Pick those of `bounds` whose tensors may come to have other values than at first."""
+        return tuple(
+            (place, requirement)
+            for place, requirement in bounds
+            if requirement.is_bounded
+            if self._program.tensors[place].storage not in self._steady
+        )
+
+    def _overwritten(self, call: Call) -> frozenset[int]:
+        """List the slots that `call` is given only to write its results into."""
+        storages = self._program.storages
+        storage_of = {
+            slot: self._program.tensors[slot].storage for slot in call.inputs if slot >= 0
+        }
+        return frozenset(
+            slot
+            for slot, storage in storage_of.items()
+            if storages[storage].blank and storages[storage].born_node_id == call.node.id
         )
 
     def _positional(self, bound: BoundCall, slot: tuple[int, ...]) -> tuple[int, ...]:

@@ -32,7 +32,8 @@ class PreparedCall:
     are the slots of the results, flattened; -1 for a result that needs no slot. `recorded` are the
     results as the trace shows them, `fresh` if none of them is a view of an argument; `conforms` is
     set for a call whose results get the recorded shapes afterwards. `bounds` says what slots must
-    hold, and `enforced` which of them have to be brought to it before every call.
+    hold, and `enforced` which of them have to be brought to it before every call. Slots that are
+    `overwritten` whole by the call need no values before it.
     """
 
     function: Callable[..., Any]
@@ -49,6 +50,7 @@ class PreparedCall:
     conforms: bool = False
     bounds: tuple[tuple[int, Requirement], ...] = ()
     enforced: tuple[tuple[int, Requirement], ...] = ()
+    overwritten: frozenset[int] = frozenset()
     plain: bool = field(init=False)
     """Whether `function(*fetch(slots))` is all there is to it."""
     output: int | None = field(init=False)

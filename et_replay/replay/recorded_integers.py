@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -22,15 +21,6 @@ class RecordedIntegers(NamedTuple):
 
     values: torch.Tensor | None
     doubt: str = ""
-
-
-def resource_folders(trace: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """Return the folders of saved tensors beside a trace, which may have been compressed since."""
-    path = Path(trace)
-    names = [f"{path.name}_resources", f"{path.stem}_resources"]
-    if path.suffix != ".json":
-        names.append(f"{Path(path.stem).stem}_resources")
-    return tuple(path.parent / name for name in names if (path.parent / name).is_dir())
 
 
 def recorded_integers(

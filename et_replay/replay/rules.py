@@ -104,7 +104,7 @@ def requirements(node: Node, overload: OpOverload) -> dict[int, Requirement]:
     A recorded range counts as far as the rules allow it: observers have written absurd ones.
     """
     found = dict(_ruled(node, overload))
-    for index, recorded in _recorded_ranges(node):
+    for index, recorded in recorded_ranges(node):
         found[index] = recorded & found.get(index)
     return found
 
@@ -127,7 +127,7 @@ def _ruled(node: Node, overload: OpOverload) -> Iterator[tuple[int, Requirement]
                         yield place, one
 
 
-def _recorded_ranges(node: Node) -> Iterator[tuple[int, Requirement]]:
+def recorded_ranges(node: Node) -> Iterator[tuple[int, Requirement]]:
     try:
         ranges = json.loads(node.tensor_range or "{}")
     except ValueError:

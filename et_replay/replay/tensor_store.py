@@ -54,16 +54,16 @@ class TensorStore:
         for index, tensor in enumerate(program.tensors):
             self._of_storage[tensor.storage].append(index)
 
-    def create(self, index: int) -> None:
-        """Fill slot `index`: a view where its storage lives, else new, with valid values."""
+    def create(self, index: int, with_values: bool = True) -> None:
+        """Fill slot `index`: a view where its storage lives, else new, with valid values if any."""
         recipe = self._recipes.get(index) or self._new_recipe(index)
         slots = self.slots
         if not recipe.fellows:
-            slots[index] = recipe.make()
+            slots[index] = recipe.make(with_values)
             return
         tensor = self._program.tensors[index]
         base = self._living(tensor.storage, recipe)
-        slots[index] = recipe.make() if base is None else view(base, tensor)
+        slots[index] = recipe.make(with_values) if base is None else view(base, tensor)
         self._last_created[tensor.storage] = index
 
     def drop(self, storages: Iterable[int]) -> None:
@@ -101,10 +101,10 @@ class TensorStore:
         recipe = self._recipes[index] = _Recipe(make, fellows, needed)
         return recipe
 
-    def _with_saved(self, make: Maker, saved: list[int]) -> torch.Tensor:
+    def _with_saved(self, make: Maker, saved: list[int], with_values: bool) -> torch.Tensor:
         """Create a tensor, then put what was saved of the tensors of its storage into it."""
-        made = make()
-        for slot in saved:
+        made = make(with_values)
+        for slot in saved if with_values else ():
             seen = view(made.untyped_storage(), self._program.tensors[slot])
             seen.copy_(self._contents.saved[slot])
         return made

@@ -140,7 +140,7 @@ def _obstacles(program: Program) -> list[Obstacle]:
 def _obstacle(node: Node) -> str:
     namespace = node.op_schema.partition("(")[0].rpartition("::")[0]
     if node.is_kernel:
-        return f"generated kernel ({node.kernel_backend}); a trace does not hold its source"
+        return f"generated kernel ({node.kernel_backend}); needs cuda, its source and --run-kernels"
     if node.is_collective:
         return "collective; needs a process group"
     if namespace and namespace not in _OWN_NAMESPACES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from program.programs import lives, program_of
-from trace_builder import T, mark, node, operator
+from trace_builder import NodeSpec, T, Typed, mark, node, operator
 
 OTHER = T(40, 41, 0, 10, 4)
 
@@ -35,6 +35,99 @@ def test_storages_first_seen_at_a_generated_kernel_began_there(tmp_path: Path) -
         (13, "implicit", 64, 4),
         (15, "implicit", 64, 4),
     ]
+
+
+KERNEL = """
+    inductor_meta={'mutated_arg_names': ['in_out_ptr0']},
+def triton_poi_fused_0(in_ptr0, in_out_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
+    tmp0 = tl.load(in_ptr0 + (x0), xmask)
+    tmp1 = tl.load(in_out_ptr0 + (x0), xmask)
+    tl.store(in_out_ptr0 + (x0), tmp0 + tmp1, xmask)
+    tl.store(out_ptr0 + (x0), tmp0, xmask)
+"""
+
+
+def kernel(id: int, *inputs: Typed, parent: int = 2) -> NodeSpec:
+    """Return a launch of KERNEL: it reads, reads and writes, and only writes its tensors."""
+    name, file = "triton_poi_fused_0", "cq5.py"
+    arguments = [*inputs, 16, 0]
+    return node(id, name, parent, arguments, kernel_backend="triton", kernel_file=file)
+
+
+def save_source(folder: Path) -> None:
+    (folder / "trace_resources").mkdir()
+    (folder / "trace_resources" / "cq5.py").write_text(KERNEL)
+
+
+def test_the_source_of_a_kernel_tells_what_it_reads_from_what_was_made_for_it(
+    tmp_path: Path,
+) -> None:
+    save_source(tmp_path)
+    read, both, made = (T(n, n + 1, 0, 16, 4) for n in (10, 12, 14))
+    steps = (mark(3, "ProfilerStep#1"), kernel(4, read, both, made, parent=3))
+    again = (mark(5, "ProfilerStep#2"), kernel(6, read, both, T(16, 15, 0, 16, 4), parent=5))
+
+    program = program_of(tmp_path, *steps, *again)
+
+    assert lives(program) == [(11, "input", 64, 6), (13, "input", 64, 6), (15, "implicit", 64, 6)]
+    assert [storage.blank for storage in program.storages] == [False, False, True]
+
+
+def test_another_tensor_that_is_overwritten_at_the_same_address_is_another_storage(
+    tmp_path: Path,
+) -> None:
+    save_source(tmp_path)
+    read, both = (T(n, n + 1, 0, 16, 4) for n in (10, 12))
+    first, again, other = T(14, 15, 0, 16, 4), T(14, 15, 0, 16, 4), T(18, 15, 0, 64, 4)
+
+    program = program_of(
+        tmp_path,
+        *(kernel(4 + i, read, both, made) for i, made in enumerate((first, again, other))),
+    )
+
+    assert [life for life in lives(program) if life[0] == 15] == [
+        (15, "implicit", 64, 5),
+        (15, "implicit", 256, 6),
+    ]
+
+
+def test_kernels_that_fill_a_storage_part_by_part_fill_one(tmp_path: Path) -> None:
+    save_source(tmp_path)
+    read, both = (T(n, n + 1, 0, 16, 4) for n in (10, 12))
+    back, front = T(14, 15, 16, 16, 4), T(16, 15, 0, 16, 4)
+    whole = T(18, 15, 0, 32, 4)
+
+    program = program_of(
+        tmp_path,
+        kernel(4, read, both, back),
+        kernel(5, read, both, front),
+        operator(6, "aten::relu", inputs=[whole]),
+    )
+
+    assert [life for life in lives(program) if life[0] == 15] == [(15, "implicit", 128, 6)]
+
+
+def test_what_a_kernel_reads_and_writes_by_two_arguments_was_there_before(tmp_path: Path) -> None:
+    save_source(tmp_path)
+    weight, both = (T(n, n + 1, 0, 16, 4) for n in (10, 12))
+
+    program = program_of(tmp_path, kernel(4, weight, both, weight))
+
+    assert lives(program) == [(11, "input", 64, 4), (13, "input", 64, 4)]
+
+
+def test_a_compiled_graph_allocates_what_its_operators_put_out(tmp_path: Path) -> None:
+    schema = "aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)"
+    given, made, buffer = (T(n, n + 1, 0, 16, 4) for n in (10, 12, 14))
+
+    program = program_of(
+        tmp_path,
+        mark(3, "## Call CompiledFxGraph fx5 ##"),
+        operator(4, "aten::mm", 3, [given, given, made], [made], schema=schema),
+        operator(5, "aten::mm", 2, [given, made, buffer], [buffer], schema=schema),
+    )
+
+    assert lives(program) == [(11, "input", 64, 5), (13, "implicit", 64, 5), (15, "input", 64, 5)]
 
 
 def test_a_generated_kernel_may_read_what_an_earlier_step_knew(tmp_path: Path) -> None:

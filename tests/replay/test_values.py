@@ -10,8 +10,9 @@ import torch
 from replay.recorded_calls import call, integers, run, tensor
 
 from et_replay.execution_trace import Node, TensorRef
+from et_replay.formats.resources import resource_folders
 from et_replay.replay.operators import resolve
-from et_replay.replay.recorded_integers import recorded_integers, resource_folders
+from et_replay.replay.recorded_integers import recorded_integers
 from et_replay.replay.values import Requirement, conform, enforce, fill, requirements
 
 ANY_TYPE = [
