@@ -101,7 +101,7 @@ std::int64_t current(const Simulation& simulation) {
 
 std::vector<SegmentState> segments(const Simulation& simulation) {
   const std::map<Address, std::int64_t> owners = simulation.owners();
-  return segment_states(simulation.allocator(),
+  return segment_states(simulation.allocator().segments(),
                         [&](Address address) { return owners.at(address); });
 }
 

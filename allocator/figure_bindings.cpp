@@ -57,10 +57,10 @@ nb::dict memory_stats(const MemoryCounts& counts) {
   return stats;
 }
 
-std::vector<SegmentState> segment_states(const Allocator& allocator,
+std::vector<SegmentState> segment_states(const std::vector<SegmentView>& segments,
                                          const std::function<std::int64_t(Address)>& owner) {
   std::vector<SegmentState> states;
-  for (const SegmentView& view : allocator.segments()) {
+  for (const SegmentView& view : segments) {
     std::vector<BlockState> blocks;
     for (const Block& block : view.blocks) {
       const std::int64_t storage = block.is_active() ? owner(block.address) : -1;

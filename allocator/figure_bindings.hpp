@@ -33,7 +33,7 @@ nanobind::list trace_entries(const std::vector<TraceEntry>& entries);
 nanobind::dict memory_stats(const MemoryCounts& counts);
 
 // `owner` tells the storage of an active block by its address.
-std::vector<SegmentState> segment_states(const Allocator& allocator,
+std::vector<SegmentState> segment_states(const std::vector<SegmentView>& segments,
                                          const std::function<std::int64_t(Address)>& owner);
 
 }  // namespace et_replay

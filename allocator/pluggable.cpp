@@ -34,7 +34,7 @@ Address PluggableAllocator::allocate(Bytes requested, CudaStream stream) {
     live_.insert(static_cast<std::int64_t>(block->address), block);
     return block->address;
   } catch (const OutOfMemory& error) {
-    last_failure_ = error;
+    last_failure_ = Failure{error, allocator_->segments()};
     throw;
   }
 }
@@ -107,7 +107,7 @@ void PluggableAllocator::expect(std::size_t begin, std::size_t end) {
   requests_.expect(begin, end);
 }
 
-std::optional<OutOfMemory> PluggableAllocator::last_failure() {
+std::optional<PluggableAllocator::Failure> PluggableAllocator::last_failure() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return last_failure_;
 }

@@ -63,7 +63,12 @@ class PluggableAllocator {
     const std::lock_guard<std::mutex> lock(mutex_);
     return look(static_cast<const Allocator&>(*allocator_));
   }
-  std::optional<OutOfMemory> last_failure();
+  // A request that did not fit, and what was reserved when it came.
+  struct Failure {
+    OutOfMemory error;
+    std::vector<SegmentView> segments;
+  };
+  std::optional<Failure> last_failure();
 
  private:
   struct Capture {
@@ -106,7 +111,7 @@ class PluggableAllocator {
 
   std::vector<Capture> captures_;
   std::map<PoolId, std::int64_t> pool_uses_;
-  std::optional<OutOfMemory> last_failure_;
+  std::optional<Failure> last_failure_;
 };
 
 namespace pluggable {

@@ -42,19 +42,24 @@ nb::object figures(int device) {
 }
 
 // Whose storage a block is, torch does not say.
+std::vector<SegmentState> without_owners(const std::vector<SegmentView>& segments) {
+  return segment_states(segments, [](Address) { return std::int64_t{0}; });
+}
+
 std::vector<SegmentState> segments(int device) {
   PluggableAllocator* state = pluggable::find(device);
   if (state == nullptr) return {};
-  return state->inspect([](const Allocator& allocator) {
-    return segment_states(allocator, [](Address) { return std::int64_t{0}; });
-  });
+  return without_owners(
+      state->inspect([](const Allocator& allocator) { return allocator.segments(); }));
 }
 
+// The figures, and the segments of that moment.
 nb::object last_failure(int device) {
   PluggableAllocator* state = pluggable::find(device);
-  const std::optional<OutOfMemory> failure =
-      state == nullptr ? std::nullopt : state->last_failure();
-  return failure ? nb::cast(*failure) : nb::none();
+  if (state == nullptr) return nb::none();
+  const std::optional<PluggableAllocator::Failure> failure = state->last_failure();
+  if (!failure) return nb::none();
+  return nb::make_tuple(failure->error, without_owners(failure->segments));
 }
 
 Bytes capacity(int device) {

@@ -19,8 +19,8 @@ import torch
 from et_replay import _core
 from et_replay.allocator_figures import MemoryStatistics, PlanFigures
 from et_replay.errors import OutOfMemoryError, UsageError
-from et_replay.events import Int64Array, PlanColumns
-from et_replay.simulation import native_plan, nearest_version
+from et_replay.events import Int64Array, PlanColumns, SegmentState
+from et_replay.simulation import native_plan, nearest_version, out_of_memory_of, segment_state
 
 expect = _core.pluggable_expect
 """Say which requests of the list of `adopt` come next on a device, from a row on to before another.
@@ -112,21 +112,22 @@ def plan_figures(device: int = 0) -> PlanFigures | None:
     return None if figures is None else PlanFigures.of(figures)
 
 
-def last_failure(device: int = 0) -> OutOfMemoryError | None:
-    """Return the last request that did not fit `device`, with the figures of that moment."""
+def last_failure(device: int = 0) -> tuple[OutOfMemoryError, tuple[SegmentState, ...]] | None:
+    """Return the last request that did not fit `device`, and what was reserved when it came.
+
+    The storages of live blocks are 0, as torch does not tell them.
+    """
     failure = _core.pluggable_last_failure(device)
     if failure is None:
         return None
-    return OutOfMemoryError(
-        f"A request for {failure.requested} bytes did not fit the device.",
-        requested=failure.requested,
-        segment=failure.segment,
-        capacity=failure.capacity,
-        limit=failure.limit,
-        allocated=failure.allocated,
-        reserved=failure.reserved,
-        largest_free=failure.largest_free,
-    )
+    figures, segments = failure
+    return out_of_memory_of(figures), tuple(map(segment_state, segments))
+
+
+def live_addresses(device: int = 0) -> frozenset[int]:
+    """Return where the blocks begin that are not free now."""
+    segments = map(segment_state, _core.pluggable_segments(device))
+    return frozenset(b.address for segment in segments for b in segment.blocks if b.storage >= 0)
 
 
 def _hand_to_torch() -> None:

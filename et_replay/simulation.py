@@ -24,11 +24,12 @@ ALLOCATORS = dict(_core.policies())
 """The allocators by name, with a line of help each."""
 PLANNED = "stalloc"
 """The allocator that serves a plan."""
-NEWEST_VERSION = "2.14"
+OLDEST_VERSION, NEWEST_VERSION = "2.7", "2.14"
 
 __all__ = [
     "ALLOCATORS",
     "NEWEST_VERSION",
+    "OLDEST_VERSION",
     "PLANNED",
     "MemoryStatistics",
     "PlanFigures",
@@ -37,18 +38,21 @@ __all__ = [
     "allocator_name",
     "native_plan",
     "nearest_version",
+    "out_of_memory_of",
+    "segment_state",
 ]
+
+
+def nearest_version(torch_version: str) -> str:
+    """Return the version nearest to torch's own, such as 2.6.0+cu124, that can be imitated."""
+    minor = int(torch_version.split(".")[1])
+    oldest, newest = (int(each.partition(".")[2]) for each in (OLDEST_VERSION, NEWEST_VERSION))
+    return f"2.{min(max(minor, oldest), newest)}"
 
 
 def allocator_name(allocator: str) -> str:
     """Return the name in "NAME:SETTINGS"."""
     return allocator.partition(":")[0]
-
-
-def nearest_version(torch_version: str) -> str:
-    """Return the version, such as "2.11.0+cu130", or the one nearest to it that is known."""
-    minor = int(torch_version.split(".")[1])
-    return f"2.{min(max(minor, 7), int(NEWEST_VERSION.partition('.')[2]))}"
 
 
 class Simulator:
@@ -185,12 +189,12 @@ class Simulator:
     @property
     def failures(self) -> list[OutOfMemoryError]:
         """Requests that did not fit while events were run with `keep_going`."""
-        return [_out_of_memory(failure) for failure in self._native.failures()]
+        return [out_of_memory_of(failure) for failure in self._native.failures()]
 
     @property
     def reproduced(self) -> list[OutOfMemoryError]:
         """The failures of OUT_OF_MEMORY events, whose request did not fit here either."""
-        return [_out_of_memory(failure) for failure in self._native.reproduced()]
+        return [out_of_memory_of(failure) for failure in self._native.reproduced()]
 
     @property
     def unexpected(self) -> list[int]:
@@ -207,7 +211,7 @@ class Simulator:
 
     def segments(self) -> tuple[SegmentState, ...]:
         """Return what is reserved, by address: what another simulator can `start` from."""
-        return tuple(_segment_state(segment) for segment in self._native.segments())
+        return tuple(segment_state(segment) for segment in self._native.segments())
 
     def plan_figures(self) -> PlanFigures | None:
         """Return how the plan was served; None for an allocator that serves none."""
@@ -277,7 +281,8 @@ def _restore(native: _core.Simulation, segment: SegmentState) -> None:
     )
 
 
-def _segment_state(segment: _core.Segment) -> SegmentState:
+def segment_state(segment: _core.Segment) -> SegmentState:
+    """Name the parts of what a native allocator tells of a segment."""
     address, stream, small, expandable, pool, blocks = segment
     states = []
     end = address
@@ -292,11 +297,12 @@ def _explained(
 ) -> OutOfMemoryError | UndefinedBehaviorError:
     """Turn the native error into the user's, with a sentence."""
     if isinstance(error, _core.OutOfMemoryError):
-        return _out_of_memory(error.failure)
+        return out_of_memory_of(error.failure)
     return UndefinedBehaviorError(str(error), event=None if error.event < 0 else error.event)
 
 
-def _out_of_memory(failure: _core.Failure) -> OutOfMemoryError:
+def out_of_memory_of(failure: _core.Failure) -> OutOfMemoryError:
+    """Put a native failure into the user's words."""
     exact = failure.segment == failure.requested
     needs = "" if exact else f" (a segment of {format_bytes(failure.segment)})"
     limited = failure.limit < failure.capacity

@@ -19,7 +19,7 @@ def recordings(folder: Path) -> Iterator[tuple[str, Recorded]]:
     """Yield real histories: of whole programs, and of a window in the life of one."""
     files = [*folder.glob("workloads/*.pickle.gz"), folder / "snapshots/bcrafton_midlife.pickle"]
     for path in sorted(files):
-        document = SnapshotDocument(read_source(path))
+        document = SnapshotDocument.read(read_source(path))
         assert document.settings is not None
         settings = settings_from_fields(document.settings)
         yield path.name, (document.segments(0), document.entries(0), settings)

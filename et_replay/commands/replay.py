@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from et_replay.commands import options
@@ -29,6 +30,7 @@ from et_replay.explain.explanation import Moment
 from et_replay.formats import open_recording
 from et_replay.planning import read_plan
 from et_replay.program import Mode, Program, build_program, history_of_replay, select_window
+from et_replay.serving import as_recorded
 from et_replay.simulation import NEWEST_VERSION
 
 if TYPE_CHECKING:
@@ -69,6 +71,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measured iterations (default: 3)",
     )
     parser.add_argument(
+        "--operator-times",
+        action=argparse.BooleanOptionalAction,
+        help="take the time of each operation, in three more iterations after the measured ones "
+        "(default: on cuda only)",
+    )
+    parser.add_argument(
         "--on-unsupported",
         choices=("substitute", "skip", "fail"),
         default="substitute",
@@ -92,7 +100,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verbose",
         action="store_true",
-        help="of what is explained, also a picture of each segment: what is used and what is free",
+        help="all operators' times; of what is explained, also a picture of each segment: what is "
+        "used and what is free",
     )
     options.add_output(parser)
 
@@ -183,6 +192,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _replay_trace(trace: ExecutionTrace, arguments: argparse.Namespace) -> int:
     with needs_torch("A replay"):
         from et_replay.replay import ReplayOptions, replay
+        from et_replay.replay.target import choose_target
         from et_replay.replay.workspaces import default_library_workspace
     from et_replay.report.document import document
     from et_replay.report.replay import replay_object, replay_text
@@ -201,7 +211,9 @@ def _replay_trace(trace: ExecutionTrace, arguments: argparse.Namespace) -> int:
         allocator=arguments.allocator,
         other_memory=arguments.other_memory,
         run_kernels=arguments.run_kernels,
+        operator_times=arguments.operator_times,
     )
+    choose_target(arguments.device, "").refuse_simulated(_only_simulated(arguments))
     program = _program_of(trace, arguments)
     if options.library_workspace == _DEFAULT_WORKSPACE:
         options = dataclasses.replace(options, library_workspace=default_library_workspace(program))
@@ -221,6 +233,14 @@ def _replay_trace(trace: ExecutionTrace, arguments: argparse.Namespace) -> int:
     return 0 if result.out_of_memory is None else OutOfMemoryError.exit_code
 
 
+def _only_simulated(arguments: argparse.Namespace) -> dict[str, bool]:
+    """Tell which flags are given that need more than a real device shows."""
+    return {
+        "--page": arguments.page is not None,
+        "--explain peak": arguments.explain == Moment.PEAK.value,
+    }
+
+
 def _program_of(trace: ExecutionTrace, arguments: argparse.Namespace) -> Program:
     warn(trace.notes, arguments.quiet)
     program = build_program(trace, select_window(trace, arguments.window))
@@ -236,7 +256,9 @@ def _program_of(trace: ExecutionTrace, arguments: argparse.Namespace) -> Program
 def _reasons(
     program: Program, result: ReplayResult, arguments: argparse.Namespace
 ) -> tuple[Explanation | None, list[Option]]:
-    """Explain a failure on a simulated device, or its peak where that is asked."""
+    """Explain a failure, or of a simulated device its peak where that is asked."""
+    if result.at_failure is not None:
+        return _reasons_measured(program, result, result.at_failure)
     moment = Moment(arguments.explain)
     if result.events is None or (result.out_of_memory is None and moment is Moment.FAILURE):
         return None, []
@@ -250,16 +272,39 @@ def _reasons(
     )
     if result.out_of_memory is None:
         return explanation, []
-    if explanation is not None and explanation.failure is not None:
-        # The event names the call that allocates, the replay the operation that it belongs to.
-        explanation.failure.node_id = result.out_of_memory.node_id
-        explanation.failure.operator = result.out_of_memory.operator
+    _name_operation(explanation, result.out_of_memory)
     return explanation, find_way_out(cases_of(program), capacity)
 
 
+def _reasons_measured(
+    program: Program, result: ReplayResult, history: MemoryHistory
+) -> tuple[Explanation | None, list[Option]]:
+    """Explain a real device's failure by simulating the one request that it could not serve."""
+    failure, capacity = result.out_of_memory, history.device_memory
+    assert failure is not None
+    assert capacity is not None
+    explanation = None
+    with suppress(UsageError):  # a setting of a torch that is newer than the simulation
+        explanation = explain(
+            history,
+            as_recorded(history),
+            capacity,
+            torch_version=history.torch_version,
+            fraction=failure.limit / capacity if failure.limit < capacity else None,
+        )
+    _name_operation(explanation, failure)
+    return explanation, find_way_out(cases_of(program), min(failure.limit, capacity))
+
+
+def _name_operation(explanation: Explanation | None, failure: OutOfMemoryError) -> None:
+    """Let an explanation name the operation that failed: its event names the call inside of it."""
+    if explanation is not None and explanation.failure is not None:
+        explanation.failure.node_id = failure.node_id
+        explanation.failure.operator = failure.operator
+
+
 def _write_page(program: Program, result: ReplayResult, arguments: argparse.Namespace) -> None:
-    if result.events is None:
-        raise UsageError("--page is of a simulated device: use --device cpu or --device meta.")
+    assert result.events is not None, "--page is refused where the device is real"
     history = history_of_replay(program, result.events, result.library_workspace)
     capacity = result.device_memory - result.other_memory
     maps = maps_of(history, [result.allocator], capacity, NEWEST_VERSION, result.plan)

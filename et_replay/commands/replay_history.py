@@ -75,6 +75,7 @@ def _ignored(arguments: argparse.Namespace) -> list[str]:
         "--device-memory-threshold": arguments.device_memory_threshold != 1,
         "--library-workspace": arguments.library_workspace != 0,
         "--window": arguments.window is not None,
+        "--operator-times": arguments.operator_times is not None,
     }
     return [
         f"{flag} is for execution traces, and means nothing for a memory history."

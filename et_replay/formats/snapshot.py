@@ -22,7 +22,7 @@ KIND = "memory snapshot"
 
 def read_snapshot(source: Source, device: int | None = None) -> MemoryHistory:
     """Read the history of one device: by default that with the most events."""
-    document = SnapshotDocument(source)
+    document = SnapshotDocument.read(source)
     device, notes = _choose(document, device)
     segments, entries = document.segments(device), document.entries(device)
     settings = _settings(document, segments, entries)

@@ -1,4 +1,4 @@
-"""What a memory snapshot holds, device by device: a file in, segments and entries out."""
+"""What a memory snapshot holds, device by device: a file or torch's object in, its parts out."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ _INACTIVE, _PENDING = "inactive", "active_pending_free"
 
 
 class SnapshotDocument:
-    """A snapshot as it was loaded; raises TraceError where it is not what snapshots are."""
+    """A snapshot, such as torch.cuda.memory._snapshot() returns.
 
-    def __init__(self, source: Source) -> None:
-        self.name = source.name
+    `most` is how many blocks and entries it can have. Raises TraceError where it is not what
+    snapshots are.
+    """
+
+    def __init__(self, name: str, content: Any, most: int = LARGEST) -> None:
+        self.name = name
         self.stacks = StackTable()
-        content = _load(source)
         if isinstance(content, list):  # torch.cuda.memory_snapshot() returns the segments alone
             content = {"segments": content}
         self.content: dict[Any, Any] = self._expect(dict, content, "a memory snapshot")
@@ -41,7 +44,12 @@ class SnapshotDocument:
         ]
         if not self._segments and not any(self._traces):
             raise TraceError(f"{self.name} is a memory snapshot without segments and events.")
-        self._check(len(source.text))
+        self._check(most)
+
+    @classmethod
+    def read(cls, source: Source) -> SnapshotDocument:
+        """Load a file, which has a byte at least for each block and entry."""
+        return cls(source.name, _load(source), len(source.text))
 
     @property
     def settings(self) -> dict[str, Any] | None:
@@ -82,12 +90,12 @@ class SnapshotDocument:
             if entry.get("action") in _ACTIONS
         ]
 
-    def _check(self, size: int) -> None:
+    def _check(self, most: int) -> None:
         """Refuse what is no record, and lists that a pickle repeats without writing them again."""
         count = 0
         for number, trace in enumerate(self._traces):
             count += len(trace)
-            for index, entry in enumerate(trace if count <= size else ()):
+            for index, entry in enumerate(trace if count <= most else ()):
                 if entry.__class__ is not dict or entry.get("action").__class__ is not str:
                     self._fail(f"an entry at device_traces[{number}][{index}]", entry)
         for index, segment in enumerate(self._segments):
@@ -95,7 +103,7 @@ class SnapshotDocument:
             self._expect(dict, segment, where)
             self._integer(segment.get("device", 0), f"{where}.device")
             count += len(self._expect(list, segment.get("blocks"), f"{where}.blocks"))
-        if count > size:
+        if count > most:
             raise TraceError(f"{self.name} repeats its parts more often than a snapshot can.")
 
     def _segment(self, segment: dict[str, Any], where: str) -> SegmentState:

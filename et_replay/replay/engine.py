@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from et_replay.errors import EtReplayError, OutOfMemoryError, ReplayError, UsageError
-from et_replay.events import Action, AllocationEvents
+from et_replay.errors import EtReplayError, OutOfMemoryError, ReplayError
+from et_replay.events import Action, AllocationEvents, MemoryHistory
 from et_replay.planning import Plan, check_plan, lifetimes, plan_events
 from et_replay.program.allocations import allocation_events
 from et_replay.program.program import Program
 from et_replay.program.requests import RecordedRequests
 from et_replay.program.schedule import schedule
+from et_replay.replay.failure_state import history_at_failure
 from et_replay.replay.first_run import FirstRun
 from et_replay.replay.memory import TORCH, DeviceMemory, MeasuredMemory, SimulatedMemory
+from et_replay.replay.operation_clock import add_up, clock_for
 from et_replay.replay.options import ReplayOptions
 from et_replay.replay.prepare import Preparer
 from et_replay.replay.prepared import PreparedCall, PreparedOperation, bind_results
@@ -87,7 +89,7 @@ class _Replay:
         self._store = TensorStore(program, target, prepared.contents, options.seed)
         self._plan: Plan | None = None
         self._served = served
-        self._memory = served or self._new_memory()
+        self._memory: DeviceMemory = served or self._new_memory()
         steady = options.device_memory_threshold == 1
         self._first_run = FirstRun(self._store, options.on_unsupported, steady)
         self._flushes = Flushes()
@@ -97,16 +99,23 @@ class _Replay:
         self._recorder = self._new_recorder()
         self._reached = 0
         self._times: list[int] = []
+        self._further = options.further_iterations(target.device.type)
 
     def result(self) -> ReplayResult:
         """Run all iterations and gather what they showed."""
+        try:
+            result = self._measured()
+            # What follows must not show in what was measured, so it comes last.
+            return result if result.out_of_memory else self._with_operation_times(result)
+        finally:
+            self._memory.stop()
+
+    def _measured(self) -> ReplayResult:
         failure: OutOfMemoryError | None = None
         try:
             self._run_iterations()
         except OutOfMemoryError as error:
             failure = _without_frames(error)
-        finally:
-            self._memory.stop()
         return ReplayResult(
             trace=self._program.trace.source,
             device=str(self._target.device),
@@ -130,6 +139,7 @@ class _Replay:
             torch_version=torch.__version__,
             allocator=self._allocator(),
             events=self._events(),
+            at_failure=self._at_failure(failure) if failure else None,
             notes=(*self._program.trace.notes, *self._program.notes, *self._contents.notes),
         )
 
@@ -169,14 +179,24 @@ class _Replay:
         memory = self._memory
         return memory.events() if isinstance(memory, SimulatedMemory) else None
 
+    def _at_failure(self, failure: OutOfMemoryError) -> MemoryHistory | None:
+        """Return the history of a real device's failure, and tell it what was requested."""
+        state = self._memory.failure_state()
+        if state is None:
+            return None
+        history = history_at_failure(self._program, state, self._store.addresses(), failure)
+        failure.requested = int(history.events.size[0])
+        return history
+
     def _run_iterations(self) -> None:
         self._memory.start()
         self._create_inputs()
         count = len(self._operations)
-        total = self._options.warmup + self._options.iterations
+        measured = self._options.warmup + self._options.iterations
+        total = measured + self._further
         if self._recorder is not None:
             self._rehearse(self._recorder)
-        for iteration in range(total):
+        for iteration in range(measured):
             if iteration == self._options.warmup:
                 self._memory.reset_peaks()
             elapsed = self._timed(first=iteration == 0 and not self._rehearsed)
@@ -214,6 +234,29 @@ class _Replay:
         self._iterate(self._run, finder.step)
         self._elsewhere = finder.finish()
 
+    def _with_operation_times(self, result: ReplayResult) -> ReplayResult:
+        """Run further iterations, and take the time of each operation in them."""
+        if not self._further:
+            return result
+        count = len(self._operations)
+        total = self._options.warmup + self._options.iterations + self._further
+        clock = clock_for(self._target.device, count)
+        iterations: list[list[int]] = []
+        try:
+            while len(iterations) < self._further:
+                self._memory.begin_iteration()
+                torch.manual_seed(self._options.seed)
+                self._run_all(False, clock.mark)
+                clock.mark(count)
+                iterations.append(clock.intervals())
+                left = self._further - len(iterations)
+                self._progress((total - left) * count, total * count)
+        except (EtReplayError, RuntimeError) as error:  # what was measured before stands
+            reason = str(error).partition("\n")[0].rstrip(".")
+            note = f"The times of operations are missing, as taking them failed: {reason}."
+            return replace(result, notes=(*result.notes, note))
+        return replace(result, operation_times=add_up(self._program, iterations))
+
     def _create_inputs(self) -> None:
         try:
             for slot in self._permanent:
@@ -236,19 +279,26 @@ class _Replay:
             torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             for _ in range(2)
         )
+        stream = torch.cuda.current_stream(self._target.device)
         torch.cuda.synchronize(self._target.device)
-        before.record()
+        before.record(stream)
         self._run_all(first)
-        after.record()
+        after.record(stream)
         torch.cuda.synchronize(self._target.device)
         milliseconds: float = before.elapsed_time(after)
         return round(milliseconds * 1_000_000)
 
-    def _run_all(self, first: bool) -> None:
-        """Run every operation once, with what its memory asks for before each."""
+    def _run_all(self, first: bool, mark: Callable[[int], None] | None = None) -> None:
+        """Run every operation once, with what its memory asks for before each.
+
+        `mark` is called with the number of each operation before anything is done for it.
+        """
         threshold = self._options.device_memory_threshold
         room = Room(self._program, self._steps, self._memory, self._store, threshold)
+        step: Callable[[int], None] | None
         step = room.step if threshold < 1 else self._memory.step if self._memory.steps else None
+        if mark is not None:
+            step = _both(mark, step)
         try:
             self._iterate(self._first_run.run if first else self._run, step)
         finally:
@@ -301,6 +351,17 @@ class _Replay:
         ]
 
 
+def _both(one: Callable[[int], None], other: Callable[[int], None] | None) -> Callable[[int], None]:
+    """Make the call that does both, one after the other."""
+
+    def call(k: int) -> None:
+        one(k)
+        if other is not None:
+            other(k)
+
+    return call
+
+
 def _plan_for(events: AllocationEvents, plan: Plan | None, program: Program) -> Plan:
     """Return the plan to serve: the one given, if it was made for these events, or a new one."""
     if plan is None:
@@ -311,11 +372,7 @@ def _plan_for(events: AllocationEvents, plan: Plan | None, program: Program) -> 
 
 def _refuse_simulated(options: ReplayOptions, target: Target) -> None:
     """Refuse on a real device what only a simulated one can do."""
-    if options.other_memory:
-        raise UsageError(
-            f"--other-memory is simulated, which {target.device} is not: use --device cpu or"
-            " --device meta."
-        )
+    target.refuse_simulated({"--other-memory": options.other_memory > 0})
 
 
 def _served_memory(options: ReplayOptions, target: Target) -> ServedMemory | None:

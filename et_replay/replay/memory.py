@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -14,7 +15,9 @@ from et_replay.formats.allocator_settings import settings_from_fields
 from et_replay.planning import Plan
 from et_replay.program.program import Program
 from et_replay.program.schedule import Step
+from et_replay.replay.failure_state import FailureState, live_addresses
 from et_replay.replay.journal import Journal
+from et_replay.replay.out_of_memory_watch import OutOfMemoryWatch, segments_in
 from et_replay.replay.result import MemoryPeaks
 from et_replay.replay.target import Target
 from et_replay.simulation import PlanFigures, Simulator
@@ -23,6 +26,7 @@ from et_replay.units import format_bytes, parse_bytes
 TORCH = "torch"
 """The name of PyTorch's own allocator on a real device; settings may follow, as after others."""
 
+_WATCH = OutOfMemoryWatch()
 _TRIED = re.compile(r"Tried to allocate ([\d.]+ \w+)")
 
 
@@ -54,6 +58,8 @@ class DeviceMemory(Protocol):
     def explain(self, error: torch.OutOfMemoryError) -> OutOfMemoryError: ...
 
     def plan_figures(self) -> PlanFigures | None: ...
+
+    def failure_state(self) -> FailureState | None: ...
 
     def reset_peaks(self) -> None: ...
 
@@ -143,6 +149,10 @@ class SimulatedMemory:
         """Never asked: a simulated device raises our own error."""
         raise error
 
+    def failure_state(self) -> FailureState | None:
+        """None: `events` lead to the failure again."""
+        return None
+
     def events(self) -> AllocationEvents:
         """Return what was asked for before the first iteration, and in the last one."""
         return self._journal.events()
@@ -200,8 +210,10 @@ class MeasuredMemory:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(self._device)
         torch.cuda.set_per_process_memory_fraction(self._share, self._device)
+        _WATCH.start(self._device.index)
 
     def stop(self) -> None:
+        _WATCH.stop()
         torch.cuda.set_per_process_memory_fraction(1.0, self._device)
 
     def begin_iteration(self) -> None:
@@ -220,24 +232,48 @@ class MeasuredMemory:
         pass
 
     def explain(self, error: torch.OutOfMemoryError) -> OutOfMemoryError:
-        """Turn PyTorch's out-of-memory error into ours, with PyTorch's figures."""
-        match = _TRIED.search(str(error))
-        requested = parse_bytes(match[1]) if match else 0
-        allocated = torch.cuda.memory_allocated(self._device)
-        reserved = torch.cuda.memory_reserved(self._device)
+        """Turn PyTorch's out-of-memory error into ours, with PyTorch's figures.
+
+        It tells not the request, but what the device was asked for to serve it.
+        """
+        state = self._failure()
+        if state is None:
+            match = _TRIED.search(str(error))
+            asked, limit, largest_free = parse_bytes(match[1]) if match else 0, self.capacity, 0
+            allocated = torch.cuda.memory_allocated(self._device)
+            reserved = torch.cuda.memory_reserved(self._device)
+        else:
+            asked, limit, largest_free = state.asked, state.limit, state.largest_free
+            allocated, reserved = state.allocated, state.reserved
         return OutOfMemoryError(
-            f"Out of memory: a request of {format_bytes(requested)} does not fit the"
-            f" {format_bytes(self.capacity)} that may be used of {self._device}, of which"
-            f" {format_bytes(allocated)} are allocated and {format_bytes(reserved - allocated)} are"
-            " reserved but unallocated.",
-            requested=requested,
+            f"Out of memory: {self._device} has no {format_bytes(asked)} left for a request: of the"
+            f" {format_bytes(limit)} that may be used, {format_bytes(allocated)} are allocated and"
+            f" {format_bytes(reserved - allocated)} are reserved but unallocated.",
+            requested=asked,
             capacity=self.capacity,
             allocated=allocated,
             reserved=reserved,
+            largest_free=largest_free,
+            limit=limit,
         )
 
     def plan_figures(self) -> None:
         pass
+
+    def failure_state(self) -> FailureState | None:
+        """Return the device's state at the request that failed, as far as torch tells it.
+
+        Call it when the operation that failed has let go of all that it held.
+        """
+        state = self._failure()
+        if state is None:
+            return None
+        now = live_addresses(segments_in(torch.cuda.memory._snapshot(), self._device.index))
+        return replace(state, abandoned=live_addresses(state.segments) - now)
+
+    def _failure(self) -> FailureState | None:
+        state = _WATCH.last()
+        return None if state is None else replace(state, limit=min(state.limit, self.capacity))
 
     def reset_peaks(self) -> None:
         torch.cuda.reset_peak_memory_stats(self._device)

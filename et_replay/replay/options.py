@@ -22,7 +22,9 @@ class ReplayOptions:
     simulated device, PyTorch's own for a real one, and `stalloc` in that mode. `other_memory` are
     bytes of a simulated device that are not PyTorch's. With `record_requests` an allocator of ours
     on a real device tells what it was asked for in the first two iterations. `run_kernels` allows
-    code from beside the trace to run. Raises UsageError where one option cannot go with another.
+    code from beside the trace to run. With `operator_times` the time of each operation is taken, in
+    `timed_iterations` further ones; None means on cuda only. Raises UsageError where one option
+    cannot go with another.
     """
 
     mode: Mode = Mode.PRE_ALLOCATE
@@ -39,6 +41,13 @@ class ReplayOptions:
     other_memory: int = 0
     record_requests: bool = False
     run_kernels: bool = False
+    operator_times: bool | None = None
+    timed_iterations: int = 3
+
+    def further_iterations(self, device_type: str) -> int:
+        """Return how many iterations take operations' times; none on meta, which computes none."""
+        wanted = device_type == "cuda" if self.operator_times is None else self.operator_times
+        return self.timed_iterations if wanted and device_type != "meta" else 0
 
     @property
     def allocator_that_serves(self) -> str:
@@ -52,6 +61,11 @@ class ReplayOptions:
         return allocator_name(self.allocator_that_serves) == PLANNED
 
     def __post_init__(self) -> None:
+        if self.operator_times and self.device == "meta":
+            raise UsageError(
+                "--operator-times needs operators that compute, which those on meta do not:"
+                " use --device cuda or --device cpu."
+            )
         left_for_torch(self.device_memory or DEFAULT_DEVICE_MEMORY, self.other_memory)
         if self.mode is Mode.STALLOC_PLANNED and not self.planned:
             raise UsageError(

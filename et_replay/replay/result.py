@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from et_replay.errors import OutOfMemoryError
-from et_replay.events import AllocationEvents
+from et_replay.events import AllocationEvents, MemoryHistory
 from et_replay.planning import Plan
+from et_replay.program.operation_classes import OperationClass
 from et_replay.program.requests import RecordedRequests
 from et_replay.simulation import PlanFigures
 
@@ -95,14 +97,50 @@ class LiveStorage:
 
 
 @dataclass(frozen=True)
+class OperatorTime:
+    """How long all `operations` of an iteration that call `name` took, in each iteration, in ns."""
+
+    name: str
+    operations: int
+    times: Sequence[int]
+
+    @property
+    def median(self) -> int:
+        return round(statistics.median(self.times))
+
+
+@dataclass(frozen=True)
+class ClassTime:
+    """How long all operations of a class took, in each iteration, in ns; the longest name first."""
+
+    operation_class: OperationClass
+    operators: Sequence[OperatorTime]
+
+    @property
+    def operations(self) -> int:
+        return sum(operator.operations for operator in self.operators)
+
+    @property
+    def times(self) -> list[int]:
+        return [sum(times) for times in zip(*(o.times for o in self.operators), strict=True)]
+
+    @property
+    def median(self) -> int:
+        return round(statistics.median(self.times))
+
+
+@dataclass(frozen=True)
 class ReplayResult:
     """One replay of one trace window on one device.
 
     `node_ids` are the first and the last of the window. `plan` is what STALLOC_PLANNED served, with
     the requests of all iterations in `plan_figures`; `elsewhere` are those of one iteration that
     the caching allocator served, and `requests` all that were recorded. `allocator` is that of a
-    simulated device, or what served in place of PyTorch's own; `events` is what a simulated one was
-    asked for, up to the end of the last iteration. `notes` says what else a reader must know.
+    simulated device, or what served a real one; `events` is what a simulated one was asked for, up
+    to the end of the last iteration. `at_failure` is the memory of a real one when a request did
+    not fit, where that is known, and this request its one event. `operation_times` are those of
+    further iterations, the longest first; empty where these were not wanted, or did not come to
+    their end. `notes` says what else a reader must know.
     """
 
     trace: str
@@ -127,4 +165,6 @@ class ReplayResult:
     elsewhere: Sequence[Elsewhere] = ()
     requests: RecordedRequests | None = None
     torch_version: str = ""
+    at_failure: MemoryHistory | None = None
+    operation_times: Sequence[ClassTime] = ()
     notes: Sequence[str] = ()

@@ -13,8 +13,10 @@ from et_replay.errors import OutOfMemoryError
 from et_replay.events import Action
 from et_replay.planning import Plan, plan_events
 from et_replay.program.requests import RecordedRequests
+from et_replay.replay.failure_state import FailureState, live_addresses
 from et_replay.replay.result import Elsewhere, MemoryPeaks
 from et_replay.replay.target import Target
+from et_replay.simulation import nearest_version
 
 
 class ServedMemory:
@@ -25,6 +27,9 @@ class ServedMemory:
 
     def __init__(self, target: Target, allocator: str, capacity: int | None) -> None:
         pluggable.install(allocator, capacity)
+        name, _, settings = allocator.partition(":")
+        expandable = "expandable_segments:True" if name == "expandable" else ""
+        self._settings = ",".join(filter(None, (expandable, settings)))
         self._device = target.device
         self.index = target.device.index or 0
         total = torch.cuda.get_device_properties(self._device).total_memory
@@ -37,7 +42,9 @@ class ServedMemory:
         return stats.allocated_bytes if stats else 0
 
     def start(self) -> None:
-        pass
+        """Leave nothing of what was done ahead in the figures to come."""
+        torch.cuda.empty_cache()
+        pluggable.reset_peaks(self.index)
 
     def stop(self) -> None:
         pass
@@ -88,7 +95,27 @@ class ServedMemory:
         failure = pluggable.last_failure(self.index)
         if failure is None:  # it was not raised for want of this device's memory
             raise error
-        return failure
+        return failure[0]
+
+    def failure_state(self) -> FailureState | None:
+        """Return the device's state at the last request that did not fit.
+
+        Call it when the operation that failed has let go of all that it held.
+        """
+        failure = pluggable.last_failure(self.index)
+        if failure is None:
+            return None
+        error, segments = failure
+        return FailureState(
+            segments=segments,
+            asked=error.segment,
+            capacity=error.capacity,
+            limit=error.limit,
+            settings=self._settings,
+            torch_version=nearest_version(torch.__version__),
+            abandoned=live_addresses(segments) - pluggable.live_addresses(self.index),
+            requested=error.requested,
+        )
 
     def plan_figures(self) -> PlanFigures | None:
         """Return what the planned allocator has served since it got its plan."""

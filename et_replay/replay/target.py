@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +35,15 @@ class Target:
         if kind == "cpu" and self.recorded_kind != "cpu":
             return torch.device("cpu")
         return self.device
+
+    def refuse_simulated(self, flags: Mapping[str, bool]) -> None:
+        """Raise UsageError for the first flag given that only a simulated device can follow."""
+        for flag, given in flags.items():
+            if given and not self.simulated:
+                raise UsageError(
+                    f"{flag} is simulated, which {self.device} is not: use --device cpu or"
+                    " --device meta."
+                )
 
 
 def choose_target(text: str, recorded_kind: str) -> Target:

@@ -77,6 +77,17 @@ class TensorStore:
         slots = self.slots
         return [s for s, of in self._of_storage.items() if any(slots[i] is not None for i in of)]
 
+    def addresses(self) -> dict[int, int]:
+        """Return which storage begins at each address of the replay's device, of those filled."""
+        found: dict[int, int] = {}
+        for storage, indices in self._of_storage.items():
+            for tensor in (self.slots[index] for index in indices):
+                if tensor is not None and tensor.layout is torch.strided:
+                    base = tensor.untyped_storage()
+                    if base.device.type == self._target.device.type:
+                        found.setdefault(base.data_ptr(), storage)
+        return found
+
     def _living(self, storage: int, recipe: _Recipe) -> torch.UntypedStorage | None:
         for slot in (self._last_created.get(storage, -1), *recipe.fellows):
             tensor = self.slots[slot]

@@ -45,7 +45,7 @@ def explanation_text(explanation: Explanation, verbose: bool = False) -> str:
     reasons = causes(explanation)
     if reasons:
         parts.append(section("Why it did not fit", "\n".join(f"  {text}" for text in reasons)))
-    if len(explanation.timeline):
+    if len(explanation.timeline) > 1:
         parts.append(section("Memory over time", _timeline_text(explanation)))
     return "\n".join(parts)
 
@@ -145,9 +145,11 @@ def _place(explanation: Explanation) -> str:
     if explanation.row < 0:
         place = "before the first event"
     else:
-        place = f"at event {explanation.row}"
+        # Where the failure is all that happened, there is nothing to count from.
+        places = [f"event {explanation.row}"] if len(explanation.timeline) > 1 else []
         if failure is not None and failure.node_id is not None:
-            place += f", node {failure.node_id}"
+            places.append(f"node {failure.node_id}")
+        place = f"at {', '.join(places)}" if places else "before any operation"
         if explanation.origin.maker != "-":
             place += f", in {explanation.origin.maker}"
             if within := _within(explanation.origin.within):

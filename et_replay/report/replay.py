@@ -16,6 +16,7 @@ from et_replay.report.explanation import (
     option_object,
     way_out_text,
 )
+from et_replay.report.operation_times import operation_times_object, operation_times_text
 from et_replay.report.other_memory import other_memory_text
 from et_replay.report.plan import arena_note, served_object, served_text
 from et_replay.report.table import fields, section, table
@@ -23,6 +24,11 @@ from et_replay.units import format_bytes, format_duration, format_share
 
 _SHOWN = 10
 """Groups of live storages that are named; the others are added up."""
+
+_UNEXPLAINED = (
+    "In the state that the device was in, the simulated allocator serves this request or does not"
+    " know a setting in force: why it failed cannot be told."
+)
 
 
 def replay_text(
@@ -33,6 +39,9 @@ def replay_text(
 ) -> str:
     """Summarise a replay: what ran where, coverage, time, memory, and what stood in the way."""
     parts = [fields(_summary(result))]
+    if result.operation_times:
+        on_cuda = not result.simulated
+        parts.append(operation_times_text(result.operation_times, on_cuda, verbose))
     if explanation is not None:
         parts.append(explanation_text(explanation, verbose))
     elif result.out_of_memory is not None:
@@ -79,6 +88,7 @@ def replay_object(
             for reason in coverage.reasons
         ],
         "iteration_time_ns": list(result.iteration_times),
+        "operation_times": operation_times_object(result.operation_times),
         "peak_allocated_bytes": memory.allocated,
         "peak_active_bytes": memory.active,
         "peak_reserved_bytes": memory.reserved,
@@ -198,6 +208,8 @@ def _failure_text(result: ReplayResult, failure: OutOfMemoryError) -> str:
         place = f"at node {failure.node_id}, {failure.operator}"
     free = format_bytes(failure.largest_free)
     lines = [f"  It failed {place}; the largest free block was {free}. Live storages were"]
+    if result.at_failure is not None:
+        lines.insert(0, f"  {_UNEXPLAINED}")
     if note := arena_note(result.plan_figures, failure):
         return f"  It failed {place}, the first to ask the plan's arena for memory. {note}"
     groups: dict[tuple[str, str], list[int]] = {}

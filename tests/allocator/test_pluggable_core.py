@@ -159,7 +159,8 @@ def test_the_limit_is_a_wall_and_the_error_names_it(run: Run) -> None:
         assert text.startswith("CUDA out of memory. Tried to allocate 60.00 MiB. GPU 0 is limited"
                                " to 100.00 MiB of which 40.00 MiB is free."), text
         assert text.endswith("is reserved by PyTorch but unallocated."), text
-        failure = _core.pluggable_last_failure(0)
+        failure, segments = _core.pluggable_last_failure(0)
+        assert [size for size, requested, storage, _ in segments[0][5]] == [60 * MIB]
         assert (failure.requested, failure.allocated) == (60 * MIB, 60 * MIB)
         assert failure.capacity == 100 * MIB
         free(first)
@@ -255,7 +256,8 @@ def test_torchs_figures_of_memory_are_ours(run: Run) -> None:
         assert pluggable.statistics().allocated_bytes == 4 * MIB
         assert pluggable.plan_figures() is None and pluggable.last_failure() is None
         refused(200 * MIB)
-        assert pluggable.last_failure().requested == 200 * MIB
+        error, segments = pluggable.last_failure()
+        assert (error.requested, len(segments[0].blocks)) == (200 * MIB, 2)
         assert "Allocated memory" in torch.cuda.memory_summary(0)
     """
     )

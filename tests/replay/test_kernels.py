@@ -260,7 +260,7 @@ def test_what_a_kernel_only_writes_gets_no_values_and_what_it_indexes_with_valid
     (call,) = prepared.operations[0].calls
     assert call.overwritten == {1}
     assert [(slot, each.low, each.high) for slot, each in call.bounds] == [(0, 0, 511)]
-    assert call.clamps == ()
+    assert call.enforced == ()
     assert prepared.permanent == (0,)
 
 
@@ -276,7 +276,7 @@ def test_an_index_that_a_kernel_changes_is_clamped_in_every_iteration(tmp_path: 
     prepared = preparer.prepare(Mode.PRE_ALLOCATE)
 
     (call,) = prepared.operations[0].calls
-    assert [(slot, each.low, each.high) for slot, each in call.clamps] == [(0, 0, 511)]
+    assert [(slot, each.low, each.high) for slot, each in call.enforced] == [(0, 0, 511)]
 
 
 def test_fail_stops_at_a_kernel_that_may_not_run(tmp_path: Path) -> None:

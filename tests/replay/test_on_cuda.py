@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import statistics
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,6 +13,7 @@ import torch
 from program.programs import program_of
 from replay.tiny_traces import MIB, call, floats, held, run
 
+from et_replay.commands import main
 from et_replay.formats import open_trace
 from et_replay.program import Mode, Program, build_program
 from et_replay.replay.result import LiveStorage
@@ -120,6 +123,22 @@ def test_out_of_memory_names_the_operation_its_request_and_what_is_live(tmp_path
     ]
 
 
+def test_out_of_memory_leaves_the_state_of_the_device_with_every_block_named(
+    tmp_path: Path,
+) -> None:
+    result = run(concatenation(tmp_path), PRE, "cuda", device_memory=1024 * MIB)
+
+    error, history = result.out_of_memory, result.at_failure
+    assert error is not None
+    assert history is not None
+    assert history.events.size.tolist() == [768 * MIB]
+    live = [b for s in history.segments for b in s.blocks if b.storage >= 0]
+    assert sum(block.size for block in live) == error.allocated
+    assert sum(segment.size for segment in history.segments) == error.reserved
+    sizes = [b.size for b in live if history.origins[b.storage].maker == "input of aten::cat"]
+    assert sorted(sizes) == [256 * MIB, 512 * MIB]
+
+
 def test_inputs_that_do_not_fit_are_out_of_memory_before_the_first_operation(
     tmp_path: Path,
 ) -> None:
@@ -175,3 +194,69 @@ def test_reserved_counts_nothing_that_an_earlier_replay_left_cached(tmp_path: Pa
     result = run(small, PRE, "cuda")
 
     assert result.memory.reserved < 768 * MIB
+
+
+def test_an_out_of_memory_is_explained_as_on_a_simulated_device(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    concatenation(tmp_path)
+    trace, file = str(tmp_path / "trace.json"), tmp_path / "result.json"
+
+    words = ["--trace", trace, "--device", "cuda", "--device-memory", "1GiB"]
+    assert main([*words, "--json", str(file)]) == 3
+
+    (result,) = json.loads(file.read_text())["results"]
+    failure, explanation = result["out_of_memory"], result["explanation"]
+    for name in ("requested_bytes", "allocated_bytes", "reserved_bytes", "largest_free_bytes"):
+        assert explanation["failure"][name] == failure[name], name
+    assert failure["requested_bytes"] == 768 * MIB
+    assert (failure["node_id"], failure["operator"]) == (10, "aten::cat")
+    assert (explanation["failure"]["node_id"], explanation["failure"]["operator"]) == (
+        10,
+        "aten::cat",
+    )
+    assert sum(each["bytes"] for each in explanation["classes"]) == failure["allocated_bytes"]
+    assert {"class": "other inputs", "bytes": 768 * MIB} in explanation["classes"]
+    assert result["way_out"]
+    out = capsys.readouterr().out
+    assert "Out of memory: a request of 768 MiB does not fit" in out
+    assert "It failed at node 10, in aten::cat" in out
+
+
+@pytest.mark.parametrize("words", [["--page", "page.html"], ["--explain", "peak"]])
+def test_what_only_a_simulated_device_can_do_is_refused_before_the_replay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    concatenation(tmp_path)
+    words = [str(tmp_path / word) if word == "page.html" else word for word in words]
+
+    assert main(["--trace", str(tmp_path / "trace.json"), "--device", "cuda", *words]) == 2
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "is simulated, which cuda:0 is not: use --device cpu or --device meta." in err
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_the_times_of_all_classes_add_up_to_an_iteration(name: str) -> None:
+    result = run(bundled(name), PRE, "cuda", warmup=1, iterations=3)
+
+    times = result.operation_times
+    total = sum(each.median for each in times)
+    assert sum(each.operations for each in times) == len(bundled(name).operations)
+    assert all(len(each.times) == 3 for each in times)
+    assert 0.5 < total / statistics.median(result.iteration_times) < 1.5
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_taking_times_changes_neither_the_peaks_nor_the_iterations(mode: Mode) -> None:
+    name = "moe_cuda"
+
+    without = run(bundled(name), mode, "cuda", warmup=1, operator_times=False)
+    timed = run(bundled(name), mode, "cuda", warmup=1)
+
+    assert without.operation_times == ()
+    assert timed.operation_times != ()
+    assert len(timed.iteration_times) == len(without.iteration_times) == 1
+    assert timed.memory.allocated == without.memory.allocated

@@ -6,11 +6,14 @@ import dataclasses
 import textwrap
 
 from et_replay.errors import OutOfMemoryError
+from et_replay.program.operation_classes import OperationClass
 from et_replay.replay.result import (
+    ClassTime,
     Coverage,
     Flushes,
     LiveStorage,
     MemoryPeaks,
+    OperatorTime,
     Outcome,
     Reason,
     ReplayResult,
@@ -112,6 +115,112 @@ def test_workspaces_are_said_to_be_added_or_among_what_was_measured() -> None:
     assert "among the measured bytes" in replay_text(measured)
 
 
+def class_time(kind: OperationClass, name: str, *times: int) -> ClassTime:
+    return ClassTime(kind, (OperatorTime(name, 2, times),))
+
+
+TIMED = dataclasses.replace(
+    RESULT,
+    operation_times=(
+        ClassTime(
+            OperationClass.MATRIX_PRODUCT,
+            (
+                OperatorTime("aten::mm", 4, (6_000_000, 5_000_000, 9_000_000)),
+                OperatorTime("aten::bmm", 1, (1_000_000, 2_000_000, 1_000_000)),
+            ),
+        ),
+        class_time(OperationClass.OPTIMIZER, "aten::_foreach_add_", 1_000_000, 800_000, 1_200_000),
+    ),
+)
+
+
+def test_the_times_of_operations_are_a_table_by_class() -> None:
+    expected = text("""
+        Time by class of operation, median of 3 further iterations
+             time   share  operations  class
+          7.00 ms  87.5 %           5  matrix product
+          1.00 ms  12.5 %           2  optimizer
+          From operation to operation, so with what the host does between them.
+        """)
+    assert f"\n\n{expected}\n" in replay_text(TIMED)
+
+
+def test_verbose_times_are_those_of_each_operator_too() -> None:
+    expected = text("""
+        Time by class of operation, median of 3 further iterations
+             time   share  operations  class           operator
+          7.00 ms  87.5 %           5  matrix product
+          6.00 ms  75.0 %           4                  aten::mm
+          1.00 ms  12.5 %           1                  aten::bmm
+          1.00 ms  12.5 %           2  optimizer
+          1.00 ms  12.5 %           2                  aten::_foreach_add_
+        """)
+    assert f"\n{expected}\n" in replay_text(TIMED, verbose=True)
+
+
+def test_on_cuda_times_are_said_to_contain_what_the_device_waits_for() -> None:
+    measured = dataclasses.replace(TIMED, device="cuda:0", simulated=False)
+    assert "where it idles, waiting for the host to launch an operation" in replay_text(measured)
+
+
+def test_of_many_classes_the_last_are_added_up() -> None:
+    kinds = list(OperationClass)[:10]
+    many = dataclasses.replace(
+        RESULT,
+        operation_times=tuple(
+            class_time(kind, "aten::x", 1_000 * (10 - n)) for n, kind in enumerate(kinds)
+        ),
+    )
+    lines = replay_text(many).partition("Time by class")[2].splitlines()
+    assert len(lines[2:10]) == 8
+    assert lines[9].split() == ["6.00", "us", "10.9", "%", "6", "3", "others"]
+    assert lines[10].startswith("  From operation to operation")
+
+
+def test_the_object_has_the_times_of_each_class_and_operator() -> None:
+    assert replay_object(TIMED)["operation_times"] == [
+        {
+            "class": "matrix product",
+            "operations": 5,
+            "median_ns": 7_000_000,
+            "min_ns": 7_000_000,
+            "max_ns": 10_000_000,
+            "operators": [
+                {
+                    "name": "aten::mm",
+                    "operations": 4,
+                    "median_ns": 6_000_000,
+                    "min_ns": 5_000_000,
+                    "max_ns": 9_000_000,
+                },
+                {
+                    "name": "aten::bmm",
+                    "operations": 1,
+                    "median_ns": 1_000_000,
+                    "min_ns": 1_000_000,
+                    "max_ns": 2_000_000,
+                },
+            ],
+        },
+        {
+            "class": "optimizer",
+            "operations": 2,
+            "median_ns": 1_000_000,
+            "min_ns": 800_000,
+            "max_ns": 1_200_000,
+            "operators": [
+                {
+                    "name": "aten::_foreach_add_",
+                    "operations": 2,
+                    "median_ns": 1_000_000,
+                    "min_ns": 800_000,
+                    "max_ns": 1_200_000,
+                }
+            ],
+        },
+    ]
+
+
 def test_the_object_has_the_documented_keys() -> None:
     assert replay_object(RESULT) == {
         "trace": "step.json.gz",
@@ -139,6 +248,7 @@ def test_the_object_has_the_documented_keys() -> None:
             }
         ],
         "iteration_time_ns": [22_400_000, 21_000_000, 25_000_000],
+        "operation_times": [],
         "peak_allocated_bytes": 3_221_225_472,
         "peak_active_bytes": 3_221_225_472,
         "peak_reserved_bytes": 4_294_967_296,
@@ -146,6 +256,7 @@ def test_the_object_has_the_documented_keys() -> None:
         "library_workspace_bytes": 0,
         "flushes": {"count": 2, "freed_bytes": 2**30, "recreated_bytes": 2**29},
         "plan": None,
+        "requests_elsewhere": [],
         "out_of_memory": None,
         "explanation": None,
         "way_out": [],

@@ -131,7 +131,7 @@ def test_settings_come_back_from_the_fields_alone(text):
 @pytest.mark.parametrize("name", ["gpt2", "moe", "resnet"])
 def test_real_history_survives_writing_and_reading(shared_data, tmp_path, name):
     source = shared_data / "workloads" / f"{name}_snapshot.pickle.gz"
-    document, path = SnapshotDocument(read_source(source)), tmp_path / "snapshot.pickle"
+    document, path = SnapshotDocument.read(read_source(source)), tmp_path / "snapshot.pickle"
 
     path.write_bytes(snapshot_pickle(document.segments(0), document.entries(0)))
     one, two = open_history(source), open_history(path)
@@ -142,7 +142,7 @@ def test_real_history_survives_writing_and_reading(shared_data, tmp_path, name):
 
 def test_rebuilt_start_survives_writing_and_reading(shared_data, tmp_path):
     source = shared_data / "snapshots/bcrafton_midlife.pickle"
-    document, path = SnapshotDocument(read_source(source)), tmp_path / "snapshot.pickle"
+    document, path = SnapshotDocument.read(read_source(source)), tmp_path / "snapshot.pickle"
 
     path.write_bytes(snapshot_pickle(document.segments(0), document.entries(0)))
 
