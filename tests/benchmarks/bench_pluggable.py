@@ -1,8 +1,8 @@
 """An allocation and its free under torch on a GPU: our allocators over torch's own, as ratios.
 
-Run as `python tests/benchmarks/bench_pluggable.py`. Each allocator runs in a process of its own, in
-turns; of each the median of the turns counts. `among` is beside 2,000 live tensors; `planned` the
-pair through the planned allocator, with the call that names the storage.
+Run as `python tests/benchmarks/bench_pluggable.py [--json]`. Each allocator runs in a process of
+its own, in turns; of each the median of the turns counts. `among` is beside 2,000 live tensors;
+`planned` the pair through the planned allocator, with the call that names the storage.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def run(allocator: str, program: str) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Measure in turns, and print the medians over torch's."""
+    """Measure in turns, and print the medians, in ns and over torch's."""
     times: dict[tuple[str, str, str], list[float]] = {}
     planned = []
     for _ in range(TURNS):
@@ -35,11 +35,15 @@ def main() -> None:
                     times.setdefault((case, size, allocator), []).append(nanoseconds)
         planned.append(run("stalloc", "planned")["pair_ns"])
     medians = {key: statistics.median(values) for key, values in times.items()}
+    alone = medians["alone_ns", "4096", "torch"]
+    pair = statistics.median(planned)
+    if sys.argv[1:] == ["--json"]:
+        rows = {" ".join(key): ns for key, ns in medians.items()}
+        print(json.dumps({**rows, "planned_ns 1048576 stalloc": pair}))
+        return
     for case, size, allocator in medians:
         ours, torchs = medians[case, size, allocator], medians[case, size, "torch"]
         print(f"{case:10} {size:>10} {allocator:12} {ours:8.0f} ns {ours / torchs:6.3f} of torch's")
-    alone = medians["alone_ns", "4096", "torch"]
-    pair = statistics.median(planned)
     print(f"{'planned':10} {'1048576':>10} {'stalloc':12} {pair:8.0f} ns {pair / alone:6.3f}")
 
 
