@@ -175,46 +175,20 @@ class SimulatedMemory:
         )
 
 
-class MeasuredMemory:
-    """PyTorch's own statistics of a real CUDA device, where storages are really created.
+class RealMemory:
+    """A CUDA device, on which the operators themselves create storages: nothing is told of them.
 
-    `settings` in PYTORCH_ALLOC_CONF's syntax are those of the process from here on. Raises
-    UsageError for wrong ones.
+    At most `capacity` bytes of it are used, None being all that it has.
     """
 
-    def __init__(self, target: Target, capacity: int | None, settings: str = "") -> None:
-        self._device = target.device
-        if settings:
-            _configure(settings)
-        total = torch.cuda.get_device_properties(self._device).total_memory
-        self.capacity = total if capacity is None else min(capacity, total)
-        self._share = self.capacity / total
+    def __init__(self, target: Target, capacity: int | None) -> None:
+        self.device = target.device
+        self.total = torch.cuda.get_device_properties(self.device).total_memory
+        self.capacity = self.total if capacity is None else min(capacity, self.total)
 
     @property
     def steps(self) -> bool:
         return False
-
-    @property
-    def allocated(self) -> int:
-        return torch.cuda.memory_allocated(self._device)
-
-    @property
-    def configuration(self) -> str:
-        """The allocator with the settings that are in force, whoever set them."""
-        fields = torch.cuda.memory._snapshot()["allocator_settings"]
-        settings = settings_from_fields(fields).text
-        return f"{TORCH}:{settings}" if settings else TORCH
-
-    def start(self) -> None:
-        """Limit the device, and leave nothing of earlier work in the figures to come."""
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(self._device)
-        torch.cuda.set_per_process_memory_fraction(self._share, self._device)
-        _WATCH.start(self._device.index)
-
-    def stop(self) -> None:
-        _WATCH.stop()
-        torch.cuda.set_per_process_memory_fraction(1.0, self._device)
 
     def begin_iteration(self) -> None:
         pass
@@ -231,6 +205,42 @@ class MeasuredMemory:
     def step_inside(self, k: int) -> None:
         pass
 
+
+class MeasuredMemory(RealMemory):
+    """PyTorch's own statistics of a real CUDA device, where storages are really created.
+
+    `settings` in PYTORCH_ALLOC_CONF's syntax are those of the process from here on. Raises
+    UsageError for wrong ones.
+    """
+
+    def __init__(self, target: Target, capacity: int | None, settings: str = "") -> None:
+        if settings:
+            _configure(settings)
+        super().__init__(target, capacity)
+        self._share = self.capacity / self.total
+
+    @property
+    def allocated(self) -> int:
+        return torch.cuda.memory_allocated(self.device)
+
+    @property
+    def configuration(self) -> str:
+        """The allocator with the settings that are in force, whoever set them."""
+        fields = torch.cuda.memory._snapshot()["allocator_settings"]
+        settings = settings_from_fields(fields).text
+        return f"{TORCH}:{settings}" if settings else TORCH
+
+    def start(self) -> None:
+        """Limit the device, and leave nothing of earlier work in the figures to come."""
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(self.device)
+        torch.cuda.set_per_process_memory_fraction(self._share, self.device)
+        _WATCH.start(self.device.index)
+
+    def stop(self) -> None:
+        _WATCH.stop()
+        torch.cuda.set_per_process_memory_fraction(1.0, self.device)
+
     def explain(self, error: torch.OutOfMemoryError) -> OutOfMemoryError:
         """Turn PyTorch's out-of-memory error into ours, with PyTorch's figures.
 
@@ -240,13 +250,13 @@ class MeasuredMemory:
         if state is None:
             match = _TRIED.search(str(error))
             asked, limit, largest_free = parse_bytes(match[1]) if match else 0, self.capacity, 0
-            allocated = torch.cuda.memory_allocated(self._device)
-            reserved = torch.cuda.memory_reserved(self._device)
+            allocated = torch.cuda.memory_allocated(self.device)
+            reserved = torch.cuda.memory_reserved(self.device)
         else:
             asked, limit, largest_free = state.asked, state.limit, state.largest_free
             allocated, reserved = state.allocated, state.reserved
         return OutOfMemoryError(
-            f"Out of memory: {self._device} has no {format_bytes(asked)} left for a request: of the"
+            f"Out of memory: {self.device} has no {format_bytes(asked)} left for a request: of the"
             f" {format_bytes(limit)} that may be used, {format_bytes(allocated)} are allocated and"
             f" {format_bytes(reserved - allocated)} are reserved but unallocated.",
             requested=asked,
@@ -268,7 +278,7 @@ class MeasuredMemory:
         state = self._failure()
         if state is None:
             return None
-        now = live_addresses(segments_in(torch.cuda.memory._snapshot(), self._device.index))
+        now = live_addresses(segments_in(torch.cuda.memory._snapshot(), self.device.index))
         return replace(state, abandoned=live_addresses(state.segments) - now)
 
     def _failure(self) -> FailureState | None:
@@ -276,10 +286,10 @@ class MeasuredMemory:
         return None if state is None else replace(state, limit=min(state.limit, self.capacity))
 
     def reset_peaks(self) -> None:
-        torch.cuda.reset_peak_memory_stats(self._device)
+        torch.cuda.reset_peak_memory_stats(self.device)
 
     def peaks(self) -> MemoryPeaks:
-        stats = torch.cuda.memory_stats(self._device)
+        stats = torch.cuda.memory_stats(self.device)
         return MemoryPeaks(
             stats["allocated_bytes.all.peak"],
             stats["active_bytes.all.peak"],

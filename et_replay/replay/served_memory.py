@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -14,12 +14,13 @@ from et_replay.events import Action
 from et_replay.planning import Plan, plan_events
 from et_replay.program.requests import RecordedRequests
 from et_replay.replay.failure_state import FailureState, live_addresses
+from et_replay.replay.memory import RealMemory
 from et_replay.replay.result import Elsewhere, MemoryPeaks
 from et_replay.replay.target import Target
 from et_replay.simulation import nearest_version
 
 
-class ServedMemory:
+class ServedMemory(RealMemory):
     """An allocator of ALLOCATORS in place of PyTorch's, up to `capacity` bytes of the device.
 
     Must be made before the first use of CUDA in the process. Raises UsageError where it cannot be.
@@ -30,10 +31,8 @@ class ServedMemory:
         name, _, settings = allocator.partition(":")
         expandable = "expandable_segments:True" if name == "expandable" else ""
         self._settings = ",".join(filter(None, (expandable, settings)))
-        self._device = target.device
+        super().__init__(target, capacity)
         self.index = target.device.index or 0
-        total = torch.cuda.get_device_properties(self._device).total_memory
-        self.capacity = total if capacity is None else min(capacity, total)
         self._starts: list[int] = []
 
     @property
@@ -49,15 +48,6 @@ class ServedMemory:
     def stop(self) -> None:
         pass
 
-    def begin_iteration(self) -> None:
-        pass
-
-    def allocate(self, storage: int) -> None:
-        pass
-
-    def free(self, storages: Iterable[int]) -> None:
-        pass
-
     @property
     def steps(self) -> bool:
         """Whether `step` has something to do."""
@@ -66,9 +56,6 @@ class ServedMemory:
     def step(self, k: int) -> None:
         """Tell the allocator which requests of its plan operation `k` is about to make."""
         pluggable.expect(self.index, self._starts[k], self._starts[k + 1])
-
-    def step_inside(self, k: int) -> None:
-        pass
 
     def adopt(self, recorded: RecordedRequests, plan: Plan | None) -> Plan:
         """Serve `plan`, or one for all of `recorded`, to the requests of one recorded iteration.
