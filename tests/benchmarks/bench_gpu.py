@@ -3,7 +3,8 @@
 Run as `python tests/benchmarks/bench_gpu.py --output FIGURES.json [--recorded FOLDER]`. It captures
 the jobs of `traces/` at larger sizes and replays each in the three modes; compares allocators; runs
 replays out of memory; and times an allocation and its free. FOLDER has more traces, NAME_et.json.gz
-with the job's time and peak in NAME_info.json. `--table FIGURES.json` prints the README's table.
+with the job's time and peak in NAME_info.json: then these are the ones that allocators are compared
+for, and that run out of memory. `--table FIGURES.json` prints the README's tables.
 """
 
 from __future__ import annotations
@@ -51,15 +52,21 @@ def main() -> None:
         "out_of_memory": [],
     }
     with tempfile.TemporaryDirectory() as folder:
-        for name, trace, job in jobs(Path(folder), arguments.recorded):
+        for name, trace, job in own_jobs(Path(folder)):
             measure(figures, name, trace, job)
-            arguments.output.write_text(json.dumps(figures, indent=1) + "\n")
+            if arguments.recorded is None:
+                limit(figures, name, trace)
+        for name, trace, job in recorded_jobs(arguments.recorded):
+            measure(figures, name, trace, job)
+            limit(figures, name, trace)
+            compare(figures, name, trace)
+        arguments.output.write_text(json.dumps(figures, indent=1) + "\n")
     figures["pairs"] = json.loads(run("tests/benchmarks/bench_pluggable.py", "--json").stdout)
     arguments.output.write_text(json.dumps(figures, indent=1) + "\n")
 
 
-def jobs(folder: Path, recorded: Path | None) -> Iterator[tuple[str, Path, dict[str, int]]]:
-    """Yield each job's name and trace, its time in ns and its peak in bytes."""
+def own_jobs(folder: Path) -> Iterator[tuple[str, Path, dict[str, int]]]:
+    """Run and capture each job; yield its name and trace, its time in ns and its peaks in bytes."""
     for name, command in JOBS.items():
         script, *sizes = shlex.split(command)
         trace = folder / f"{name}.json.gz"
@@ -67,7 +74,11 @@ def jobs(folder: Path, recorded: Path | None) -> Iterator[tuple[str, Path, dict[
         truth = json.loads((folder / f"{name}.truth.json").read_text())
         keys = ("iteration_time_ns", "peak_allocated_bytes", "peak_reserved_bytes")
         yield name, trace, {key: truth[key] for key in keys}
-    for info_file in sorted(recorded.glob("*_info.json")) if recorded else ():
+
+
+def recorded_jobs(folder: Path | None) -> Iterator[tuple[str, Path, dict[str, int]]]:
+    """Yield the same of jobs that ran elsewhere."""
+    for info_file in sorted(folder.glob("*_info.json")) if folder else ():
         info = json.loads(info_file.read_text())
         name = info_file.name.removesuffix("_info.json")
         yield (
@@ -82,12 +93,16 @@ def jobs(folder: Path, recorded: Path | None) -> Iterator[tuple[str, Path, dict[
 
 
 def measure(figures: dict[str, Any], name: str, trace: Path, job: dict[str, int]) -> None:
-    """Replay one trace in every mode, under every allocator, and with too little memory."""
-    words = ["--trace", str(trace), "--run-kernels"]
+    """Replay one trace in every mode."""
     for mode in MODES:
-        result = replay(*words, "--tensor-allocation-mode", mode)
+        result = replay(trace, "--tensor-allocation-mode", mode)
         figures["replays"].append({"name": name, "job": job, "mode": mode, **picked(result)})
-    compared = run("-m", "et_replay", "compare", *words[:2], "--device", "cuda", "--json", "-")
+
+
+def compare(figures: dict[str, Any], name: str, trace: Path) -> None:
+    """Replay one trace under every allocator."""
+    words = ("compare", "--trace", str(trace), "--device", "cuda", "--json", "-")
+    compared = run("-m", "et_replay", *words)
     for row in json.loads(compared.stdout)["results"]:
         measured = row["measured"]
         figures["allocators"].append(
@@ -100,10 +115,16 @@ def measure(figures: dict[str, Any], name: str, trace: Path, job: dict[str, int]
                 "iteration_time_ns": statistics.median(measured["iteration_time_ns"]),
             }
         )
+
+
+def limit(figures: dict[str, Any], name: str, trace: Path) -> None:
+    """Replay one trace, which has been measured before, on less than its peak."""
     peak = figures["replays"][-len(MODES)]["peak_allocated_bytes"]
-    limit = [*words, "--device-memory", str(peak // MIB * MIB - 8 * MIB)]
-    pre = replay(*limit)
-    lazy = replay(*limit, "--tensor-allocation-mode", "lazy", "--device-memory-threshold", "0.9")
+    less = ("--device-memory", str(peak // MIB * MIB - 8 * MIB))
+    pre = replay(trace, *less)
+    lazy = replay(
+        trace, *less, "--tensor-allocation-mode", "lazy", "--device-memory-threshold", "0.9"
+    )
     figures["out_of_memory"].append(
         {
             "name": name,
@@ -114,10 +135,11 @@ def measure(figures: dict[str, Any], name: str, trace: Path, job: dict[str, int]
     )
 
 
-def replay(*words: str) -> dict[str, Any]:
+def replay(trace: Path, *words: str) -> dict[str, Any]:
     """Return the result of a replay on cuda."""
-    command = ("-m", "et_replay", "--device", "cuda", "--warmup", "3", "--iterations", "20")
-    outcome = run(*command, *words, "--json", "-", allowed=(0, 3))
+    command = ("-m", "et_replay", "--trace", str(trace), "--run-kernels", "--device", "cuda")
+    counts = ("--warmup", "3", "--iterations", "20", "--no-operator-times")
+    outcome = run(*command, *counts, *words, "--json", "-", allowed=(0, 3))
     result: dict[str, Any] = json.loads(outcome.stdout)["results"][0]
     return result
 
@@ -142,20 +164,27 @@ def run(*words: str, allowed: tuple[int, ...] = (0,)) -> subprocess.CompletedPro
 
 
 def table(figures: dict[str, Any]) -> str:
-    """Return the replays as a table in Markdown."""
+    """Return replays beside jobs, and allocators beside their simulation, as tables in Markdown."""
     lines = [
-        "| job | mode | ms of the job | ms of the replay | over the job's | peak allocated over the"
-        " job's | reserved / allocated |",
+        "| job | mode | job | replay | replay / job | peak allocated, replay / job |"
+        " reserved / allocated |",
         "| --- | --- | --: | --: | --: | --: | --: |",
     ]
     for row in figures["replays"]:
-        job = row["job"]
+        job, time, peak = row["job"], row["iteration_time_ns"], row["peak_allocated_bytes"]
         lines.append(
-            f"| {row['name']} | {row['mode']} | {job['iteration_time_ns'] / 1e6:.2f}"
-            f" | {row['iteration_time_ns'] / 1e6:.2f}"
-            f" | {row['iteration_time_ns'] / job['iteration_time_ns']:.3f}"
-            f" | {row['peak_allocated_bytes'] / job['peak_allocated_bytes']:.3f}"
-            f" | {row['peak_reserved_bytes'] / row['peak_allocated_bytes']:.3f} |"
+            f"| {row['name']} | `{row['mode']}` | {job['iteration_time_ns'] / 1e6:.1f} ms"
+            f" | {time / 1e6:.1f} ms | {time / job['iteration_time_ns']:.3f}"
+            f" | {peak / job['peak_allocated_bytes']:.3f}"
+            f" | {row['peak_reserved_bytes'] / peak:.3f} |"
+        )
+    lines += ["", "| trace | allocator | peak reserved | simulated | difference | iteration |"]
+    lines += ["| --- | --- | --: | --: | --: | --: |"]
+    for row in figures["allocators"]:
+        reserved, simulated = row["peak_reserved_bytes"], row["simulated_peak_reserved_bytes"]
+        lines.append(
+            f"| {row['name']} | `{row['allocator']}` | {reserved} | {simulated}"
+            f" | {reserved - simulated} | {row['iteration_time_ns'] / 1e6:.1f} ms |"
         )
     return "\n".join(lines)
 

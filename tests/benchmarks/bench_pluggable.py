@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "pluggable_programs.py"
-TURNS = 5
+TURNS = 3
 ALLOCATORS = ("torch", "native", "expandable")
 
 

@@ -1,0 +1,18 @@
+"""The README's tables of figures are made from the figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks.bench_gpu import table
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_the_tables_of_a_gpu_are_those_of_its_figures() -> None:
+    figures = json.loads((ROOT / "tests/benchmarks/figures_h200.json").read_text())
+    readme = (ROOT / "README.md").read_text()
+    begin, end = "<!-- figures -->\n", "\n<!-- end of figures -->"
+
+    assert readme.partition(begin)[2].partition(end)[0] == table(figures)
