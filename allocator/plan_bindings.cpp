@@ -11,8 +11,8 @@ namespace et_replay {
 namespace {
 
 void make_plan(PlanTable* self, Bytes arena, Tick period, const PlanColumn& storage,
-               const PlanColumn& offset, const PlanColumn& size, const PlanColumn& start, const PlanColumn& end,
-               const PlanColumn& stream) {
+               const PlanColumn& offset, const PlanColumn& size, const PlanColumn& start,
+               const PlanColumn& end, const PlanColumn& stream) {
   PlanTable plan{arena, period, {}};
   for (const PlanColumn* column : {&offset, &size, &start, &end, &stream}) {
     if (column->shape(0) != storage.shape(0)) {

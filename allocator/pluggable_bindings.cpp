@@ -88,7 +88,8 @@ void adopt(int device, const PlanTable& plan, const PlanColumn& storage, const P
 std::size_t trace_length(int device) {
   PluggableAllocator* state = pluggable::find(device);
   if (state == nullptr) return 0;
-  return state->inspect([](const Allocator& allocator) { return allocator.trace().entries.size(); });
+  return state->inspect(
+      [](const Allocator& allocator) { return allocator.trace().entries.size(); });
 }
 
 nb::list trace_of(int device) {

@@ -141,7 +141,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _on_device(arguments: argparse.Namespace) -> int:
     with needs_torch("--device"):
         from et_replay.commands.compare_on_device import compare_on_device
-    check_destination(arguments.json, arguments.force, arguments.trace[0])
+    for path in options.expand(arguments.trace):
+        check_destination(arguments.json, arguments.force, path)
     return compare_on_device(arguments)
 
 

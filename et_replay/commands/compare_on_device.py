@@ -21,10 +21,11 @@ from et_replay.replay.memory import TORCH
 from et_replay.replay.options import ReplayOptions
 from et_replay.replay.own_process import ReplayJob, replay_in_own_process
 from et_replay.replay.result import ReplayResult
+from et_replay.replay.target import choose_target
 from et_replay.report.compare import InputReport
 from et_replay.report.compare_on_device import DeviceReport, device_objects, device_text
 from et_replay.report.document import document
-from et_replay.simulation import PLANNED, nearest_version
+from et_replay.simulation import PLANNED, Simulator, nearest_version
 
 DEFAULT_ALLOCATORS = (TORCH, f"{TORCH}:expandable_segments:True", "native", "expandable", PLANNED)
 _WARMUP, _ITERATIONS = 2, 10
@@ -32,14 +33,17 @@ _WARMUP, _ITERATIONS = 2, 10
 
 def compare_on_device(arguments: argparse.Namespace) -> int:
     """Replay every trace under every allocator, and report measured and simulated figures."""
+    allocators = _allocators(arguments)
     _refuse(arguments)
-    allocators = tuple(dict.fromkeys(arguments.allocator or DEFAULT_ALLOCATORS))
+    mode = Mode(arguments.tensor_allocation_mode or Mode.PRE_ALLOCATE.value)
     base = ReplayOptions(
-        mode=Mode(arguments.tensor_allocation_mode or Mode.PRE_ALLOCATE.value),
+        # Of stalloc the lifetimes are meant, under every allocator.
+        mode=Mode.LAZY_ALLOCATE if mode is Mode.STALLOC_PLANNED else mode,
         device=arguments.device,
         device_memory=arguments.device_memory,
         warmup=_WARMUP,
         iterations=arguments.iterations or _ITERATIONS,
+        operator_times=False,
     )
     jobs = [
         ReplayJob(path, arguments.window, arguments.strict, base)
@@ -69,6 +73,7 @@ def _refuse(arguments: argparse.Namespace) -> None:
             " --device everything is simulated."
         )
     given = {
+        "--jobs": arguments.jobs,
         "--page": arguments.page,
         "--snapshot": arguments.snapshot,
         "--plan": arguments.plan,
@@ -82,6 +87,21 @@ def _refuse(arguments: argparse.Namespace) -> None:
         raise UsageError(
             "--device reads a trace more than once, which stdin cannot be: use a file."
         )
+    choose_target(arguments.device, "", "without --device everything is simulated")
+
+
+def _allocators(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """List the allocators, each once; raises UsageError for one that could not be simulated too."""
+    allocators = tuple(dict.fromkeys(arguments.allocator or DEFAULT_ALLOCATORS))
+    for allocator in allocators:
+        Simulator(_simulated_as(allocator))
+    return allocators
+
+
+def _simulated_as(allocator: str) -> str:
+    """Name what imitates an allocator of the device: PyTorch's own is `native`."""
+    name, colon, settings = allocator.partition(":")
+    return f"{'native' if name == TORCH else name}{colon}{settings}"
 
 
 def _report(
@@ -133,13 +153,11 @@ def _simulated(
 
     What a plan serves begins when the plan is made, with what lives then.
     """
-    name, _, settings = allocator.partition(":")
-    name = "native" if name == TORCH else name
     if result.plan is not None:
         history = replace(history, events=requests.lasting_and_steady())
     row = compare(
         history,
-        f"{name}:{settings}" if settings else name,
+        _simulated_as(allocator),
         torch_version=nearest_version(result.torch_version),
         device_memory=result.device_memory,
         iterations=options.iterations,

@@ -146,8 +146,9 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allocator",
         metavar="NAME[:SETTINGS]",
-        help="the allocator of a simulated device, with settings in PYTORCH_ALLOC_CONF's syntax; "
-        "et_replay compare --help lists them (default: native; for a history, as it was recorded)",
+        help="the allocator, with settings in PYTORCH_ALLOC_CONF's syntax; et_replay compare "
+        "--help lists them; on cuda one serves in place of PyTorch's own, whose name is torch "
+        "there (default: native, on cuda torch, in mode stalloc that; of a history, as recorded)",
     )
     parser.add_argument(
         "--memory-fraction",

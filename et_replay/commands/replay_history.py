@@ -76,6 +76,7 @@ def _ignored(arguments: argparse.Namespace) -> list[str]:
         "--library-workspace": arguments.library_workspace != 0,
         "--window": arguments.window is not None,
         "--operator-times": arguments.operator_times is not None,
+        "--run-kernels": arguments.run_kernels,
     }
     return [
         f"{flag} is for execution traces, and means nothing for a memory history."

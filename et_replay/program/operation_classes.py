@@ -42,9 +42,9 @@ _CLASSES = (
     (OperationClass.SOFTMAX_AND_LOSS, ".*softmax.*|.*loss.*|.*cross_entropy.*|.*kl_div.*"),
     (
         OperationClass.INDEXING_AND_EMBEDDING,
-        "(unsafe_|cudnn_)?(embedding|index|gather|scatter|take|masked|put|searchsorted|bucketize|nonzero"
-        r"|one_hot|isin|sort|argsort|msort|topk|kthvalue|unique\d?|bincount|histc|segment_reduce"
-        "|upsample|grid_sampler?|value_selecting_reduction)(_.*)?",
+        "(unsafe_|cudnn_)?(embedding|index|gather|scatter|take|masked|put|searchsorted|bucketize"
+        r"|nonzero|one_hot|isin|sort|argsort|msort|topk|kthvalue|unique\d?|bincount|histc"
+        "|segment_reduce|upsample|grid_sampler?|value_selecting_reduction)(_.*)?",
     ),
     (
         OperationClass.MATRIX_PRODUCT,
@@ -78,7 +78,8 @@ _CLASSES = (
         "|detach|lift|repeat|tile|roll|flip|fliplr|flipud|rot90|pad|constant_pad|reflection_pad.*"
         "|replication_pad.*|circular_pad|pin_memory|resize|set|empty|new|zeros|ones|full|fill|zero"
         "|arange|linspace|scalar_tensor|eye|meshgrid|item|local_scalar_dense|real|imag|conj"
-        "|resolve_conj|resolve_neg|pixel_shuffle|pixel_unshuffle|column_stack|diagflat|im2col|col2im)(_.*)?",
+        "|resolve_conj|resolve_neg|pixel_shuffle|pixel_unshuffle|column_stack|diagflat|im2col"
+        "|col2im)(_.*)?",
     ),
     (
         OperationClass.ELEMENTWISE,
@@ -88,7 +89,8 @@ _CLASSES = (
         "|clip|maximum|minimum|fmax|fmin|where|lerp|addcmul|addcdiv|eq|ne|lt|le|gt|ge|less"
         "|greater|not_equal|logical|bitwise|and|or|xor|lshift|rshift|isnan|isinf|isfinite"
         "|reciprocal|nan_to_num|tril|triu|hypot|logaddexp2?|logit|heaviside|xlogy|polar|complex"
-        "|angle|ilshift|irshift|iand|ior|ixor|sinc|deg2rad|rad2deg|absolute|arc.*|asinh|acosh|atanh|copysign|float_power|fake_quantize.*|quantize.*|dequantize)(_.*)?",
+        "|angle|ilshift|irshift|iand|ior|ixor|sinc|deg2rad|rad2deg|absolute|arc.*|asinh|acosh|atanh"
+        "|copysign|float_power|fake_quantize.*|quantize.*|dequantize)(_.*)?",
     ),
 )
 """Of each class the names that belong to it; the first that matches counts.

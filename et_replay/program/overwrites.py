@@ -49,4 +49,4 @@ def _results(node: Node) -> frozenset[int] | None:
     if "!) out" not in arguments:
         return None
     count = sum(1 for _ in tensors(node.inputs))
-    return frozenset(range(count - arguments.count("!) "), count))
+    return frozenset(range(max(count - arguments.count("!) "), 0), count))

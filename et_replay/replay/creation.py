@@ -46,9 +46,11 @@ def maker(
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
+            reason = "this machine's memory is used up; --device meta needs none"
+            if device.type == "cuda":  # which may have failed before
+                reason = str(error).partition("\n")[0].rstrip(".")
             raise ReplayError(
-                f"Cannot allocate {format_bytes(size)} on {device}: this machine's memory is used"
-                " up; --device meta needs none."
+                f"Cannot allocate {format_bytes(size)} on {device}: {reason}."
             ) from error
         if with_values:
             fill(made)

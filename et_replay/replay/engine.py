@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from et_replay.errors import EtReplayError, OutOfMemoryError, ReplayError
+from et_replay import pluggable
+from et_replay.errors import EtReplayError, OutOfMemoryError, ReplayError, UsageError
 from et_replay.events import Action, AllocationEvents, MemoryHistory
 from et_replay.planning import Plan, check_plan, lifetimes, plan_events
 from et_replay.program.allocations import allocation_events
@@ -41,7 +42,7 @@ from et_replay.replay.served_memory import ServedMemory
 from et_replay.replay.target import Target, choose_target
 from et_replay.replay.tensor_store import TensorStore
 from et_replay.serving import DEFAULT_DEVICE_MEMORY
-from et_replay.simulation import allocator_name
+from et_replay.simulation import PlanFigures, allocator_name
 from et_replay.units import format_bytes
 
 Progress = Callable[[int, int], None]
@@ -53,7 +54,7 @@ def replay(
     """Replay `program`; `progress` is told operations done and operations to do.
 
     Running out of memory is a result, not an error. Raises UsageError for options that cannot be
-    had, ReplayError where `on_unsupported` is `fail` and something is.
+    had, ReplayError where `on_unsupported` is `fail` and something is, or where a GPU fails.
     """
     target = choose_target(options.device, program.device)
     served = None
@@ -61,8 +62,18 @@ def replay(
         _refuse_simulated(options, target)
         # Before anything else can use CUDA.
         served = _served_memory(options, target)
-    with torch.inference_mode():
-        return _Replay(program, options, target, progress, served).result()
+    try:
+        with torch.inference_mode():
+            return _Replay(program, options, target, progress, served).result()
+    except RuntimeError as error:
+        if target.simulated:
+            raise
+        # A kernel's failed assertion, say: it shows anywhere, and no call works after it.
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise ReplayError(
+            f"{target.device} failed: {reason}; with CUDA_LAUNCH_BLOCKING=1 in the environment it"
+            " fails at the operation that is the cause."
+        ) from error
 
 
 class _Replay:
@@ -93,6 +104,7 @@ class _Replay:
         steady = options.device_memory_threshold == 1
         self._first_run = FirstRun(self._store, options.on_unsupported, steady)
         self._flushes = Flushes()
+        self._figures: PlanFigures | None = None
         self._elsewhere: Sequence[Elsewhere] = ()
         self._requests: RecordedRequests | None = None
         self._rehearsed = False
@@ -133,7 +145,7 @@ class _Replay:
             out_of_memory=failure,
             live=self._live() if failure else (),
             plan=self._plan,
-            plan_figures=self._memory.plan_figures(),
+            plan_figures=self._figures or self._memory.plan_figures(),
             elsewhere=self._elsewhere,
             requests=self._requests,
             torch_version=torch.__version__,
@@ -230,7 +242,9 @@ class _Replay:
         figures = memory.plan_figures()
         if self._plan is None or figures is None or not figures.fallback.requests:
             return
+        self._figures = figures  # without what follows
         finder = memory.fallback_finder([operation.name for operation in self._operations])
+        torch.manual_seed(self._options.seed)
         self._iterate(self._run, finder.step)
         self._elsewhere = finder.finish()
 
@@ -379,6 +393,11 @@ def _served_memory(options: ReplayOptions, target: Target) -> ServedMemory | Non
     """Let an allocator of ours serve where one was asked for, else PyTorch's own."""
     name = allocator_name(options.allocator or "")
     if name == TORCH or not (name or options.planned):
+        if pluggable.is_installed():
+            raise UsageError(
+                "PyTorch's own allocator cannot serve where another has been installed: replay with"
+                " it in a process of its own."
+            )
         return None
     return ServedMemory(target, options.allocator_that_serves, options.device_memory)
 

@@ -89,7 +89,7 @@ class FirstRun:
         return call.conform(result)
 
 
-def sentence(error: Exception) -> str:
+def sentence(error: BaseException) -> str:
     """Name an exception, with the first line of its text, which in PyTorch is the message."""
     lines = str(error).strip().splitlines()
     name = type(error).__name__

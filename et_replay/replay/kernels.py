@@ -95,7 +95,10 @@ class KernelLoader:
             try:
                 with _silenced():
                     self._loaded[key] = _load(source, name, self._device)
-            except Exception as error:  # it is somebody else's code: whatever it raises is a reason
+            except (
+                Exception,
+                SystemExit,
+            ) as error:  # somebody else's code: all it raises is a reason
                 reason = f"its kernel {source.name} does not load here: {sentence(error)}"
                 self._loaded[key] = Unresolvable(reason)
         kernel = self._loaded[key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -239,7 +240,8 @@ class MeasuredMemory(RealMemory):
 
     def stop(self) -> None:
         _WATCH.stop()
-        torch.cuda.set_per_process_memory_fraction(1.0, self.device)
+        with suppress(RuntimeError):  # of a device that failed, which must not hide its failure
+            torch.cuda.set_per_process_memory_fraction(1.0, self.device)
 
     def explain(self, error: torch.OutOfMemoryError) -> OutOfMemoryError:
         """Turn PyTorch's out-of-memory error into ours, with PyTorch's figures.

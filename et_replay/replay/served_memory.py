@@ -9,7 +9,7 @@ import torch
 
 from et_replay import pluggable
 from et_replay.allocator_figures import PlanFigures
-from et_replay.errors import OutOfMemoryError
+from et_replay.errors import OutOfMemoryError, UsageError
 from et_replay.events import Action
 from et_replay.planning import Plan, plan_events
 from et_replay.program.requests import RecordedRequests
@@ -27,6 +27,11 @@ class ServedMemory(RealMemory):
     """
 
     def __init__(self, target: Target, allocator: str, capacity: int | None) -> None:
+        if pluggable.out_of_memory_thrower() is None:  # what runs out would look like any failure
+            raise UsageError(
+                f"The allocator {allocator} on {target.device} needs a C++ compiler, to raise"
+                " torch's error where memory runs out: install g++ or name one in CXX."
+            )
         pluggable.install(allocator, capacity)
         name, _, settings = allocator.partition(":")
         expandable = "expandable_segments:True" if name == "expandable" else ""
@@ -56,6 +61,11 @@ class ServedMemory(RealMemory):
     def step(self, k: int) -> None:
         """Tell the allocator which requests of its plan operation `k` is about to make."""
         pluggable.expect(self.index, self._starts[k], self._starts[k + 1])
+
+    def step_inside(self, k: int) -> None:
+        """Do what `step` does, where flushes come before it."""
+        if self.steps:
+            self.step(k)
 
     def adopt(self, recorded: RecordedRequests, plan: Plan | None) -> Plan:
         """Serve `plan`, or one for all of `recorded`, to the requests of one recorded iteration.

@@ -46,10 +46,12 @@ class Target:
                 )
 
 
-def choose_target(text: str, recorded_kind: str) -> Target:
+def choose_target(
+    text: str, recorded_kind: str, instead: str = "use --device cpu or --device meta"
+) -> Target:
     """Make the target for `auto`, `cuda`, `cuda:1`, `cpu` or `meta`.
 
-    Raises UsageError where it cannot be had.
+    Raises UsageError where it cannot be had; `instead` is the way out where there is no GPU.
     """
     if text == "auto":
         text = "cuda" if torch.cuda.is_available() else "cpu"
@@ -62,10 +64,7 @@ def choose_target(text: str, recorded_kind: str) -> Target:
     if device.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if count == 0:
-            raise UsageError(
-                f"--device {text} needs a CUDA device and there is none;"
-                " use --device cpu or --device meta."
-            )
+            raise UsageError(f"--device {text} needs a CUDA device and there is none; {instead}.")
         device = torch.device("cuda", device.index or 0)
         if device.index is not None and device.index >= count:
             raise UsageError(

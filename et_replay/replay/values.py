@@ -68,7 +68,7 @@ def enforce(tensor: torch.Tensor, requirement: Requirement) -> None:
     """
     view = _without_repeats(tensor)
     if requirement.total is not None and requirement.counts(tensor):
-        set_true(view, requirement.total * view.numel() // tensor.numel())
+        set_true(view, requirement.total * view.numel() // max(tensor.numel(), 1))
         return
     if view.dtype.is_floating_point:
         view.nan_to_num_()

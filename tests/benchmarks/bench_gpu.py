@@ -44,6 +44,8 @@ def main() -> None:
     if arguments.table is not None:
         print(table(json.loads(arguments.table.read_text())))
         return
+    if arguments.output is None:
+        parser.error("expected --output or --table")
     figures: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,

@@ -279,6 +279,16 @@ def test_wrong_usage_is_one_sentence_and_2(
     assert complaint in err
 
 
+def test_a_flag_for_operators_is_said_to_mean_nothing(
+    fragmented: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["--trace", fragmented, "--run-kernels"])
+
+    assert capsys.readouterr().err == (
+        "warning: --run-kernels is for execution traces, and means nothing for a memory history.\n"
+    )
+
+
 def test_a_plan_for_a_history_that_no_planned_allocator_serves_is_refused(
     fragmented: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -130,6 +130,17 @@ def test_a_compiled_graph_allocates_what_its_operators_put_out(tmp_path: Path) -
     assert lives(program) == [(11, "input", 64, 5), (13, "implicit", 64, 5), (15, "input", 64, 5)]
 
 
+def test_a_call_in_a_compiled_graph_without_the_result_that_its_schema_names_makes_nothing(
+    tmp_path: Path,
+) -> None:
+    schema = "aten::rand.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"
+    graph = mark(3, "## Call CompiledFxGraph fx5 ##")
+
+    program = program_of(tmp_path, graph, operator(4, "aten::rand", 3, [16], schema=schema))
+
+    assert lives(program) == []
+
+
 def test_a_generated_kernel_may_read_what_an_earlier_step_knew(tmp_path: Path) -> None:
     weight, fresh = T(10, 11, 0, 16, 4), T(12, 13, 0, 16, 4)
     program = program_of(

@@ -176,6 +176,7 @@ def test_an_argument_that_the_observer_could_not_record_is_refused(tmp_path: Pat
     [
         ("import nowhere_to_be_found", "No module named 'nowhere_to_be_found'"),
         ("def (", "RuntimeError: Failed to import "),
+        ("raise SystemExit(0)", "SystemExit: 0"),
         ("", "ImportError: it holds 0 kernels, none of them triton_poi_fused_mul_0"),
         (SOURCE.replace("assert ", "assert not "), "AssertionError"),
     ],

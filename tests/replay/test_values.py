@@ -228,6 +228,14 @@ def test_clamping_brings_indices_and_probabilities_into_bounds() -> None:
     assert chances.tolist() == [0, 0, 0.5]
 
 
+def test_a_mask_without_entries_is_left_as_it_is() -> None:
+    mask = torch.zeros(0, dtype=torch.bool)
+
+    enforce(mask, Requirement(0, 1, total=3))
+
+    assert mask.tolist() == []
+
+
 @pytest.mark.parametrize(
     ("count", "expected"),
     [
