@@ -111,7 +111,9 @@ nb::list trace(Simulation& simulation) {
 
 nb::list policy_list() {
   nb::list result;
-  for (const Policy& policy : policies()) result.append(nb::make_tuple(policy.name, policy.help));
+  for (const Policy& policy : policies()) {
+    result.append(nb::make_tuple(policy.name, policy.help, policy.invents_addresses));
+  }
   return result;
 }
 

@@ -20,9 +20,10 @@ PlannedAllocator::PlannedAllocator(Device& device, const PlanTable& plan, Settin
 }
 
 void PlannedAllocator::serve(const PlanTable& plan) {
+  idle_.reset();
+  in_use_.reset();
   schedule_.emplace(plan);
   arena_ = round_up(plan.arena, segment_granularity);
-  idle_.reset();
   in_use_.emplace(*schedule_, arena_);
   figures_ = {};
 }

@@ -22,12 +22,8 @@ namespace et_replay {
 namespace {
 
 void install(const std::string& allocator, const std::string& settings,
-             const std::string& torch_version, std::optional<Bytes> device_memory,
-             const PlanTable* plan) {
-  pluggable::install({allocator,
-                      {settings, version_of(torch_version),
-                       plan == nullptr ? PlanTable{} : *plan},
-                      device_memory});
+             const std::string& torch_version, std::optional<Bytes> device_memory) {
+  pluggable::install({allocator, {settings, version_of(torch_version), {}}, device_memory});
 }
 
 // A device that has served nothing yet is not opened for being asked: that would cost its memory.
@@ -112,7 +108,7 @@ void empty_cache(int device) {
 void define_pluggable(nb::module_& module) {
   module.def("pluggable_install", &install, nb::arg("allocator"), nb::kw_only(),
              nb::arg("settings") = "", nb::arg("torch_version") = "2.14",
-             nb::arg("device_memory") = nb::none(), nb::arg("plan") = nb::none());
+             nb::arg("device_memory") = nb::none());
   module.def("pluggable_uninstall", &pluggable::uninstall);
   module.def("pluggable_installed", &pluggable::is_installed);
   module.def("pluggable_stats", &stats, nb::arg("device"));

@@ -47,7 +47,7 @@ class OutOfMemoryError(Exception):
 class UndefinedBehaviorError(Exception):
     event: int
 
-def policies() -> list[tuple[str, str]]: ...
+def policies() -> list[tuple[str, str, bool]]: ...
 
 class Events:
     def __init__(
@@ -132,7 +132,6 @@ def pluggable_install(
     settings: str = "",
     torch_version: str = "2.14",
     device_memory: int | None = None,
-    plan: Plan | None = None,
 ) -> None: ...
 def pluggable_uninstall() -> None: ...
 def pluggable_installed() -> bool: ...

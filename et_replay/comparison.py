@@ -141,7 +141,7 @@ def compare(
         torch_version=torch_version or NEWEST_VERSION,
         events=len(history.events),
         statistics=simulator.statistics(),
-        reserved_by_iteration=tuple(reserved),
+        reserved_by_iteration=tuple(reserved[warmup or 0 :]),
         out_of_memory=failure,
         failed_iteration=min(len(reserved) + 1, total) if failure else None,
         undefined=undefined,

@@ -39,9 +39,7 @@ _loaded: list[ctypes.CDLL] = []  # torch holds addresses in them: they stay
 _loaded_allocators: list[object] = []
 
 
-def install(
-    allocator: str, device_memory: int | None = None, plan: PlanColumns | None = None
-) -> None:
+def install(allocator: str, device_memory: int | None = None) -> None:
     """Serve all CUDA memory of this process from `allocator`, a name of ALLOCATORS and settings.
 
     Each device is used up to `device_memory` bytes; None is all it has. Must come before the first
@@ -58,7 +56,6 @@ def install(
             settings=settings,
             torch_version=nearest_version(torch.__version__),
             device_memory=device_memory,
-            plan=None if plan is None else native_plan(plan),
         )
     except (RuntimeError, ValueError) as error:
         raise UsageError(str(error)) from None

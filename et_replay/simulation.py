@@ -20,8 +20,10 @@ from et_replay.events import (
 )
 from et_replay.units import format_bytes
 
-ALLOCATORS = dict(_core.policies())
+ALLOCATORS = {name: text for name, text, _ in _core.policies()}
 """The allocators by name, with a line of help each."""
+SIMULATED_ONLY = frozenset(name for name, _, invented in _core.policies() if invented)
+"""Those that no real device can serve: they invent addresses."""
 PLANNED = "stalloc"
 """The allocator that serves a plan."""
 OLDEST_VERSION, NEWEST_VERSION = "2.7", "2.14"
@@ -31,6 +33,7 @@ __all__ = [
     "NEWEST_VERSION",
     "OLDEST_VERSION",
     "PLANNED",
+    "SIMULATED_ONLY",
     "MemoryStatistics",
     "PlanFigures",
     "Served",
@@ -45,9 +48,9 @@ __all__ = [
 
 def nearest_version(torch_version: str) -> str:
     """Return the version nearest to torch's own, such as 2.6.0+cu124, that can be imitated."""
-    minor = int(torch_version.split(".")[1])
-    oldest, newest = (int(each.partition(".")[2]) for each in (OLDEST_VERSION, NEWEST_VERSION))
-    return f"2.{min(max(minor, oldest), newest)}"
+    major, minor = map(int, torch_version.split(".")[:2])
+    oldest, newest = ((2, int(each.partition(".")[2])) for each in (OLDEST_VERSION, NEWEST_VERSION))
+    return "{}.{}".format(*min(max((major, minor), oldest), newest))
 
 
 def allocator_name(allocator: str) -> str:

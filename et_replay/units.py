@@ -31,9 +31,9 @@ def format_bytes(size: int) -> str:
     )
 
 
-def format_count(count: int, noun: str) -> str:
+def counted(count: int, noun: str, plural: str = "") -> str:
     """Write how many there are of something: `1 request`, `3 requests`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def format_duration(nanoseconds: float) -> str:
@@ -47,11 +47,6 @@ def format_duration(nanoseconds: float) -> str:
 def format_share(share: float) -> str:
     """Write a share of one as a percentage: 0.123 is `12.3 %`."""
     return f"{100 * share:.1f} %"
-
-
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """Write a number of things: `1 block`, `2 blocks`."""
-    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def parse_bytes(text: str) -> int:

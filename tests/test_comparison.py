@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,31 @@ def test_a_capacity_that_does_not_suffice_is_named_with_event_and_iteration() ->
 def test_iterations_without_a_reset_begin_with_what_the_last_one_left_cached() -> None:
     row = compare(small_then_large(), "native", iterations=3)
     assert row.reserved_by_iteration == (256 * MIB, 256 * MIB, 256 * MIB)
+
+
+@pytest.mark.parametrize(("warmup", "peak"), [(None, 130), (0, 120), (1, 20), (2, 20)])
+def test_peaks_are_those_of_the_iterations_after_the_warmup(warmup: int | None, peak: int) -> None:
+    """What was there before goes in the first iteration; 30 MiB came and went before that."""
+    rows = [(Action.ALLOC, 0, 100), (Action.ALLOC, 1, 30), (Action.FREE, 1, 30)]
+    rows += [(Action.ALLOC, 2, 20), (Action.FREE, 0, 100), (Action.FREE, 2, 20)]
+    made = history(*((action, storage, size * MIB) for action, storage, size in rows))
+    made = replace(made, events=replace(made.events, steps=np.array([3, 6])))
+    row = compare(made, "direct", iterations=2, warmup=warmup)
+
+    assert row.statistics.peak_allocated_bytes == peak * MIB
+    assert row.statistics.peak_reserved_bytes == peak * MIB
+    assert row.reserved_by_iteration == (0, 0)
+
+
+def test_what_the_cache_keeps_from_before_the_warmup_is_reserved_after_it() -> None:
+    rows = [(Action.ALLOC, 0, 100 * MIB), (Action.ALLOC, 1, 20 * MIB)]
+    rows += [(Action.FREE, 0, 100 * MIB), (Action.FREE, 1, 20 * MIB)]
+    made = history(*rows)
+    made = replace(made, events=replace(made.events, steps=np.array([1, 4])))
+    statistics = compare(made, "native", warmup=1).statistics
+
+    assert statistics.peak_allocated_bytes == 20 * MIB
+    assert statistics.peak_reserved_bytes == 120 * MIB
 
 
 def test_growth_from_cycle_to_cycle_shows() -> None:

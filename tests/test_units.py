@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from et_replay.errors import UsageError
 from et_replay.units import (
+    counted,
     format_bytes,
-    format_count,
     format_duration,
     format_share,
     parse_bytes,
@@ -90,4 +90,4 @@ def test_a_written_size_reads_back_to_within_its_three_digits(size: int) -> None
     ("count", "text"), [(0, "0 requests"), (1, "1 request"), (2, "2 requests")]
 )
 def test_one_is_no_plural(count: int, text: str) -> None:
-    assert format_count(count, "request") == text
+    assert counted(count, "request") == text

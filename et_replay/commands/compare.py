@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "of its own, and show what was measured beside the simulation; torch is PyTorch's own "
         "allocator there (default: simulate, without a GPU)",
     )
+    options.add_run_kernels(parser)
     options.add_torch_version(parser)
     options.add_device_memory(parser)
     parser.add_argument(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from et_replay.commands import options
 from et_replay.commands.output import progress_bar, warn, write_result
 from et_replay.comparison import Comparison, compare
-from et_replay.errors import OutOfMemoryError, UsageError
+from et_replay.errors import OutOfMemoryError, ReplayError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.formats import open_trace
 from et_replay.program import Mode, build_program, history_of_requests, select_window
@@ -25,7 +25,7 @@ from et_replay.replay.target import choose_target
 from et_replay.report.compare import InputReport
 from et_replay.report.compare_on_device import DeviceReport, device_objects, device_text
 from et_replay.report.document import document
-from et_replay.simulation import PLANNED, Simulator, nearest_version
+from et_replay.simulation import PLANNED, SIMULATED_ONLY, Simulator, allocator_name, nearest_version
 
 DEFAULT_ALLOCATORS = (TORCH, f"{TORCH}:expandable_segments:True", "native", "expandable", PLANNED)
 _WARMUP, _ITERATIONS = 2, 10
@@ -44,6 +44,7 @@ def compare_on_device(arguments: argparse.Namespace) -> int:
         warmup=_WARMUP,
         iterations=arguments.iterations or _ITERATIONS,
         operator_times=False,
+        run_kernels=arguments.run_kernels,
     )
     jobs = [
         ReplayJob(path, arguments.window, arguments.strict, base)
@@ -54,13 +55,15 @@ def compare_on_device(arguments: argparse.Namespace) -> int:
         done = iter(range(1, total + 1))
         reports = [_report(job, allocators, lambda: progress(next(done), total)) for job in jobs]
     for report in reports:
-        warn(report.compared.notes, arguments.quiet)
+        warn((*report.compared.notes, *report.failures.values()), arguments.quiet)
     write_result(
         "\n\n".join(device_text(report) for report in reports),
         document("compare", [row for report in reports for row in device_objects(report)]),
         arguments.json,
         arguments.force,
     )
+    if any(report.failures for report in reports):
+        return ReplayError.exit_code
     failed = any(result.out_of_memory for report in reports for result in report.measured.values())
     return OutOfMemoryError.exit_code if failed else 0
 
@@ -95,6 +98,10 @@ def _allocators(arguments: argparse.Namespace) -> tuple[str, ...]:
     allocators = tuple(dict.fromkeys(arguments.allocator or DEFAULT_ALLOCATORS))
     for allocator in allocators:
         Simulator(_simulated_as(allocator))
+        if allocator_name(allocator) in SIMULATED_ONLY:
+            raise UsageError(
+                f"The allocator {allocator} exists in simulation only: leave out --device."
+            )
     return allocators
 
 
@@ -113,13 +120,18 @@ def _report(
     advance()
     trace = open_trace(job.trace, strict=job.strict)
     program = build_program(trace, select_window(trace, job.window))
-    measured = {}
+    measured, failures = {}, {}
     rows = []
     for allocator in allocators:
-        result = replay_in_own_process(
-            replace(job, options=replace(job.options, allocator=allocator))
-        )
-        advance()
+        try:
+            result = replay_in_own_process(
+                replace(job, options=replace(job.options, allocator=allocator))
+            )
+        except ReplayError as error:  # the others are worth having all the same
+            failures[allocator] = str(error)
+            continue
+        finally:
+            advance()
         measured[allocator] = result
         requests = result.requests or recorded.requests
         if requests is not None:
@@ -139,6 +151,7 @@ def _report(
             history=seen,
         ),
         measured,
+        failures,
     )
 
 

@@ -13,9 +13,12 @@ def needs_torch(what: str) -> Iterator[None]:
     """Turn a failing import of torch, which takes a second and may be missing, into ReplayError."""
     try:
         yield
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise ReplayError(f"{what} needs PyTorch, which is missing: pip install torch.") from error
     except (ImportError, OSError) as error:
-        raise ReplayError(f"{what} needs PyTorch, which cannot be imported: {error}.") from error
+        if isinstance(error, ModuleNotFoundError):
+            if error.name == "torch":
+                message = f"{what} needs PyTorch, which is missing: pip install torch."
+                raise ReplayError(message) from error
+            if (error.name or "").startswith("et_replay"):  # not torch's fault
+                raise
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise ReplayError(f"{what} needs PyTorch, which cannot be imported: {reason}.") from error

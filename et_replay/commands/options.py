@@ -208,6 +208,16 @@ def add_other_memory(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_run_kernels(parser: argparse.ArgumentParser) -> None:
+    """Add the option that allows code from beside a trace to run."""
+    parser.add_argument(
+        "--run-kernels",
+        action="store_true",
+        help="on cuda, run the kernels of a compiled model from the folder of resources beside the "
+        "trace: this runs Python code that came with the trace (default: substitute them)",
+    )
+
+
 def add_page(parser: argparse.ArgumentParser) -> None:
     """Add the option that writes the page of et_replay timeline as well."""
     parser.add_argument(

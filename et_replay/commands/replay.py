@@ -21,7 +21,7 @@ from et_replay.commands.output import (
 )
 from et_replay.commands.pages import maps_of, write_page
 from et_replay.commands.replay_history import replay_history
-from et_replay.errors import OutOfMemoryError, TraceError, UsageError
+from et_replay.errors import OutOfMemoryError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.explain import Explanation, Option, explain, find_way_out
@@ -29,7 +29,14 @@ from et_replay.explain.cases import cases_of
 from et_replay.explain.explanation import Moment
 from et_replay.formats import open_recording
 from et_replay.planning import read_plan
-from et_replay.program import Mode, Program, build_program, history_of_replay, select_window
+from et_replay.program import (
+    Mode,
+    Program,
+    build_program,
+    check_operations,
+    history_of_replay,
+    select_window,
+)
 from et_replay.serving import as_recorded
 from et_replay.simulation import NEWEST_VERSION
 
@@ -83,12 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to do for an operator that cannot run here: let its outputs appear with their "
         "recorded shapes, leave it out, or stop (default: substitute)",
     )
-    parser.add_argument(
-        "--run-kernels",
-        action="store_true",
-        help="on cuda, run the kernels of a compiled model from the folder of resources beside the "
-        "trace: this runs Python code that came with the trace (default: substitute them)",
-    )
+    options.add_run_kernels(parser)
     parser.add_argument(
         "--seed",
         type=options.integer(0),
@@ -246,11 +248,7 @@ def _program_of(trace: ExecutionTrace, arguments: argparse.Namespace) -> Program
     warn(trace.notes, arguments.quiet)
     program = build_program(trace, select_window(trace, arguments.window))
     warn(program.notes, arguments.quiet)
-    if not program.operations:
-        raise TraceError(
-            f"{trace.source} holds no operator in window {program.window.name}, so there is"
-            " nothing to replay; et_replay info lists its windows."
-        )
+    check_operations(program)
     return program
 
 

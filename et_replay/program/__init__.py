@@ -1,7 +1,7 @@
 """From a trace to a program: operations over storages, and the events that they cause."""
 
 from et_replay.program.allocations import allocation_events
-from et_replay.program.build import build_program
+from et_replay.program.build import build_program, check_operations
 from et_replay.program.classes import CLASS_RULE, classify, origins
 from et_replay.program.history import JOB, history_of, history_of_replay, history_of_requests
 from et_replay.program.job import job_events, library_origins
@@ -25,6 +25,7 @@ __all__ = [
     "Window",
     "allocation_events",
     "build_program",
+    "check_operations",
     "classify",
     "history_of",
     "history_of_replay",

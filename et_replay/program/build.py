@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from et_replay.errors import TraceError
 from et_replay.execution_trace import ExecutionTrace, tensors
 from et_replay.program.calls import CallChooser
 from et_replay.program.generations import Generations, identity, trace_generations
@@ -31,6 +32,15 @@ def build_program(trace: ExecutionTrace, window: Window | None = None) -> Progra
         device=_device(generations),
         notes=_notes(generations),
     )
+
+
+def check_operations(program: Program) -> None:
+    """Raise TraceError if there is nothing to replay."""
+    if not program.operations:
+        raise TraceError(
+            f"{program.trace.source} holds no operator in window {program.window.name}, so there is"
+            " nothing to replay; et_replay info lists its windows."
+        )
 
 
 def _known_before(trace: ExecutionTrace, window: Window) -> Callable[[int], bool]:

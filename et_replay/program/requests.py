@@ -27,11 +27,15 @@ class RecordedRequests:
 
     def passing(self) -> AllocationEvents:
         """Return what the steady iteration asks for and frees again."""
-        begin = int(self.events.steps[0])
-        rows = np.arange(begin, len(self.events))
-        action, storage = self.events.action[rows], self.events.storage[rows]
-        made, freed = (storage[action == kind] for kind in (Action.ALLOC, Action.FREE))
-        return _rows(self.events, rows[np.isin(storage, np.intersect1d(made, freed))])
+        made: dict[int, int] = {}
+        rows: list[int] = []
+        for row in range(int(self.events.steps[0]), len(self.events)):
+            storage = int(self.events.storage[row])
+            if self.events.action[row] == Action.ALLOC:
+                made[storage] = row
+            elif storage in made:
+                rows += (made.pop(storage), row)
+        return _rows(self.events, np.array(sorted(rows), dtype=np.int64))
 
     def lasting_and_steady(self) -> AllocationEvents:
         """Return the steady iteration, and of all before it only what lives on when it begins."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,23 +19,21 @@ from et_replay.program.program import Program
 from et_replay.program.requests import RecordedRequests
 from et_replay.program.schedule import schedule
 from et_replay.replay.failure_state import history_at_failure
-from et_replay.replay.first_run import FirstRun
+from et_replay.replay.iteration import Iteration
 from et_replay.replay.memory import TORCH, DeviceMemory, MeasuredMemory, SimulatedMemory
 from et_replay.replay.operation_clock import add_up, clock_for
 from et_replay.replay.options import ReplayOptions
 from et_replay.replay.prepare import Preparer
-from et_replay.replay.prepared import PreparedCall, PreparedOperation, bind_results
-from et_replay.replay.recorded_requests import RequestRecorder, Runner
+from et_replay.replay.prepared import PreparedOperation
+from et_replay.replay.recorded_requests import RequestRecorder
 from et_replay.replay.result import (
     Coverage,
     Elsewhere,
-    Flushes,
     LiveStorage,
     Outcome,
     Reason,
     ReplayResult,
 )
-from et_replay.replay.room import Room
 from et_replay.replay.served_memory import ServedMemory
 from et_replay.replay.target import Target, choose_target
 from et_replay.replay.tensor_store import TensorStore
@@ -46,6 +42,11 @@ from et_replay.simulation import PlanFigures, allocator_name
 from et_replay.units import format_bytes
 
 Progress = Callable[[int, int], None]
+
+_REHEARSED = (
+    "Memory ran out in the iterations that run ahead of a plan, served by the caching allocator;"
+    " --allocator stalloc:expandable_segments:True needs less there."
+)
 
 
 def replay(
@@ -93,24 +94,21 @@ class _Replay:
         self._progress = progress or (lambda done, total: None)
         preparer = Preparer(program, target, options.on_unsupported, options.run_kernels)
         prepared = preparer.prepare(options.mode)
-        self._operations = prepared.operations
-        self._permanent = prepared.permanent
         self._steps = schedule(program, options.mode)
         self._contents = prepared.contents
         self._store = TensorStore(program, target, prepared.contents, options.seed)
         self._plan: Plan | None = None
         self._served = served
         self._memory: DeviceMemory = served or self._new_memory()
-        steady = options.device_memory_threshold == 1
-        self._first_run = FirstRun(self._store, options.on_unsupported, steady)
-        self._flushes = Flushes()
+        self._iteration = Iteration(
+            program, options, prepared, self._steps, self._store, self._memory, target.device
+        )
         self._figures: PlanFigures | None = None
         self._elsewhere: Sequence[Elsewhere] = ()
         self._requests: RecordedRequests | None = None
-        self._rehearsed = False
         self._recorder = self._new_recorder()
-        self._reached = 0
         self._times: list[int] = []
+        self._notes: list[str] = []
         self._further = options.further_iterations(target.device.type)
 
     def result(self) -> ReplayResult:
@@ -138,10 +136,10 @@ class _Replay:
             device_memory=self._memory.capacity,
             other_memory=self._options.other_memory,
             library_workspace=self._options.library_workspace,
-            coverage=_coverage(self._operations, self._reached),
+            coverage=_coverage(self._iteration.operations, self._iteration.reached),
             iteration_times=self._times,
             memory=self._memory.peaks(),
-            flushes=self._flushes,
+            flushes=self._iteration.flushes,
             out_of_memory=failure,
             live=self._live() if failure else (),
             plan=self._plan,
@@ -152,7 +150,12 @@ class _Replay:
             allocator=self._allocator(),
             events=self._events(),
             at_failure=self._at_failure(failure) if failure else None,
-            notes=(*self._program.trace.notes, *self._program.notes, *self._contents.notes),
+            notes=(
+                *self._program.trace.notes,
+                *self._program.notes,
+                *self._contents.notes,
+                *self._notes,
+            ),
         )
 
     def _new_memory(self) -> DeviceMemory:
@@ -202,8 +205,8 @@ class _Replay:
 
     def _run_iterations(self) -> None:
         self._memory.start()
-        self._create_inputs()
-        count = len(self._operations)
+        self._iteration.create_inputs(self._recorder)
+        count = len(self._iteration.operations)
         measured = self._options.warmup + self._options.iterations
         total = measured + self._further
         if self._recorder is not None:
@@ -211,7 +214,7 @@ class _Replay:
         for iteration in range(measured):
             if iteration == self._options.warmup:
                 self._memory.reset_peaks()
-            elapsed = self._timed(first=iteration == 0 and not self._rehearsed)
+            elapsed = self._iteration.timed(first=iteration == 0 and self._recorder is None)
             if iteration >= self._options.warmup:
                 self._times.append(elapsed)
             self._progress((iteration + 1) * count, total * count)
@@ -219,7 +222,7 @@ class _Replay:
             self._find_fallbacks(self._served)
 
     def _rehearse(self, recorder: RequestRecorder) -> None:
-        """Run two iterations that are recorded, and serve a plan from then on in stalloc mode.
+        """Run two iterations that are recorded; after them a planned allocator serves a plan.
 
         A device is asked for more than a trace tells, such as scratch memory, and in the first
         iteration for other things than in those after it.
@@ -228,10 +231,12 @@ class _Replay:
         if given is not None:
             events = allocation_events(self._program, self._options.mode, self._steps)
             check_plan(given, lifetimes(events), self._program.trace.source)
-        for run in (self._first_run.run, self._run):
-            torch.manual_seed(self._options.seed)
-            self._iterate(recorder.running(run, self._store.slots), recorder.begin_operation)
-        self._rehearsed = True
+        try:
+            for first in (True, False):
+                self._iteration.recorded(recorder, first)
+        except OutOfMemoryError:
+            self._notes.append(_REHEARSED)
+            raise
         self._requests = recorder.finish()
         if self._served is not None and self._options.planned:
             plan = self._served.adopt(self._requests, given)
@@ -243,24 +248,22 @@ class _Replay:
         if self._plan is None or figures is None or not figures.fallback.requests:
             return
         self._figures = figures  # without what follows
-        finder = memory.fallback_finder([operation.name for operation in self._operations])
-        torch.manual_seed(self._options.seed)
-        self._iterate(self._run, finder.step)
+        names = [operation.name for operation in self._iteration.operations]
+        finder = memory.fallback_finder(names)
+        self._iteration.stepped(finder.step)
         self._elsewhere = finder.finish()
 
     def _with_operation_times(self, result: ReplayResult) -> ReplayResult:
         """Run further iterations, and take the time of each operation in them."""
         if not self._further:
             return result
-        count = len(self._operations)
+        count = len(self._iteration.operations)
         total = self._options.warmup + self._options.iterations + self._further
         clock = clock_for(self._target.device, count)
         iterations: list[list[int]] = []
         try:
             while len(iterations) < self._further:
-                self._memory.begin_iteration()
-                torch.manual_seed(self._options.seed)
-                self._run_all(False, clock.mark)
+                self._iteration.marked(clock.mark)
                 clock.mark(count)
                 iterations.append(clock.intervals())
                 left = self._further - len(iterations)
@@ -270,88 +273,6 @@ class _Replay:
             note = f"The times of operations are missing, as taking them failed: {reason}."
             return replace(result, notes=(*result.notes, note))
         return replace(result, operation_times=add_up(self._program, iterations))
-
-    def _create_inputs(self) -> None:
-        try:
-            for slot in self._permanent:
-                self._store.create(slot)
-            if self._recorder is not None:
-                made = [self._store.slots[slot] for slot in self._permanent]
-                self._recorder.note_tensors(self._permanent, made)
-        except torch.OutOfMemoryError as error:
-            raise self._memory.explain(error) from None
-
-    def _timed(self, first: bool) -> int:
-        """Run one iteration and return the nanoseconds that it took, the device's work included."""
-        self._memory.begin_iteration()
-        torch.manual_seed(self._options.seed)
-        if self._target.device.type != "cuda":
-            start = time.perf_counter_ns()
-            self._run_all(first)
-            return time.perf_counter_ns() - start
-        before, after = (
-            torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            for _ in range(2)
-        )
-        stream = torch.cuda.current_stream(self._target.device)
-        torch.cuda.synchronize(self._target.device)
-        before.record(stream)
-        self._run_all(first)
-        after.record(stream)
-        torch.cuda.synchronize(self._target.device)
-        milliseconds: float = before.elapsed_time(after)
-        return round(milliseconds * 1_000_000)
-
-    def _run_all(self, first: bool, mark: Callable[[int], None] | None = None) -> None:
-        """Run every operation once, with what its memory asks for before each.
-
-        `mark` is called with the number of each operation before anything is done for it.
-        """
-        threshold = self._options.device_memory_threshold
-        room = Room(self._program, self._steps, self._memory, self._store, threshold)
-        step: Callable[[int], None] | None
-        step = room.step if threshold < 1 else self._memory.step if self._memory.steps else None
-        if mark is not None:
-            step = _both(mark, step)
-        try:
-            self._iterate(self._first_run.run if first else self._run, step)
-        finally:
-            self._flushes = room.flushes
-
-    def _iterate(self, run: Runner, step: Callable[[int], None] | None) -> None:
-        """Run every operation once; this loop is all that stands between two operators."""
-        slots = self._store.slots
-        k, operation = 0, None
-        try:
-            for k, operation in enumerate(self._operations):
-                if step is not None:
-                    step(k)
-                for call in operation.calls:
-                    try:
-                        result = run(operation, call)
-                    except (EtReplayError, torch.OutOfMemoryError):
-                        raise
-                    except Exception as error:  # whatever an operator raises becomes a reason
-                        self._first_run.replace(operation, call, error)
-                        continue
-                    if call.output is not None and type(result) is torch.Tensor:
-                        slots[call.output] = result
-                    elif result is not None:
-                        bind_results(slots, call.outputs, result)
-                for slot in operation.cleared:
-                    slots[slot] = None
-            self._reached = len(self._operations)
-        except (OutOfMemoryError, torch.OutOfMemoryError) as error:
-            self._reached = max(self._reached, k)
-            raise _located(error, operation, self._memory) from None
-
-    def _run(self, operation: PreparedOperation, call: PreparedCall) -> Any:
-        """Run a call that has run before."""
-        slots = self._store.slots
-        for slot in call.inputs:
-            if slots[slot] is None:
-                self._store.create(slot, slot not in call.overwritten)
-        return call.function(*call.fetch(slots)) if call.plain else call.run(slots)
 
     def _live(self) -> list[LiveStorage]:
         """List the storages on the device, the largest first."""
@@ -363,17 +284,6 @@ class _Replay:
             for storage in sorted(storages, key=lambda storage: -storage.size)
             if self._program.on_device(storage)
         ]
-
-
-def _both(one: Callable[[int], None], other: Callable[[int], None] | None) -> Callable[[int], None]:
-    """Make the call that does both, one after the other."""
-
-    def call(k: int) -> None:
-        one(k)
-        if other is not None:
-            other(k)
-
-    return call
 
 
 def _plan_for(events: AllocationEvents, plan: Plan | None, program: Program) -> Plan:
@@ -414,19 +324,6 @@ def _check_host_memory(events: AllocationEvents, capacity: int | None) -> None:
             f"The replay needs {format_bytes(needed)} on cpu, and this machine has"
             f" {format_bytes(there)}; --device meta needs none."
         )
-
-
-def _located(
-    error: OutOfMemoryError | torch.OutOfMemoryError,
-    operation: PreparedOperation | None,
-    memory: DeviceMemory,
-) -> OutOfMemoryError:
-    """Say at which operation memory ran out."""
-    if not isinstance(error, OutOfMemoryError):
-        error = memory.explain(error)
-    if operation is not None:
-        error.node_id, error.operator = operation.node_id, operation.name
-    return error
 
 
 def _without_frames(error: OutOfMemoryError) -> OutOfMemoryError:

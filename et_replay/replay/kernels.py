@@ -53,7 +53,7 @@ class KernelLoader:
         self._device = device
         self._run_kernels = run_kernels
         self._loaded: dict[tuple[Path, str], Any] = {}
-        self._tuned: set[int] = set()
+        self._tuned: set[tuple[Path, str]] = set()
 
     def launch(self, node: Node) -> Launch:
         """Make the launch that `node` recorded; raises Unresolvable where that cannot be."""
@@ -71,7 +71,7 @@ class KernelLoader:
         text = self._texts.of(node)
         limits = text.index_limits() if text is not None else {}
         launch = Launch(self._function(kernel, grid), arguments, limits)
-        self._tune(kernel, launch)
+        self._tune((source, node.name), kernel, launch)
         return launch
 
     def _source(self, node: Node) -> Path:
@@ -95,10 +95,8 @@ class KernelLoader:
             try:
                 with _silenced():
                     self._loaded[key] = _load(source, name, self._device)
-            except (
-                Exception,
-                SystemExit,
-            ) as error:  # somebody else's code: all it raises is a reason
+            # It is somebody else's code: whatever it raises is a reason.
+            except (Exception, SystemExit) as error:
                 reason = f"its kernel {source.name} does not load here: {sentence(error)}"
                 self._loaded[key] = Unresolvable(reason)
         kernel = self._loaded[key]
@@ -129,7 +127,7 @@ class KernelLoader:
 
         return launch_there
 
-    def _tune(self, kernel: Any, launch: Launch) -> None:
+    def _tune(self, key: tuple[Path, str], kernel: Any, launch: Launch) -> None:
         """Launch a kernel that still has to choose its configuration.
 
         The first launch of a kernel with several configurations times them all, over copies of what
@@ -137,9 +135,9 @@ class KernelLoader:
         the fastest. That is no part of the job, so it happens here, over zeros, before memory is
         limited and measured. torch keeps the choice in its own cache, for later replays too.
         """
-        if len(kernel.launchers) == 1 or id(kernel) in self._tuned:
+        if len(kernel.launchers) == 1 or key in self._tuned:
             return
-        self._tuned.add(id(kernel))
+        self._tuned.add(key)
         try:
             with _silenced():
                 launch.function(*(_stand_in(each, self._device) for each in launch.arguments))
@@ -147,7 +145,9 @@ class KernelLoader:
         except torch.OutOfMemoryError:
             return  # its launch in the replay decides whether the job's own tensors fit
         except Exception as error:
-            raise Unresolvable(f"its kernel does not launch here: {sentence(error)}") from error
+            hindrance = Unresolvable(f"its kernel does not launch here: {sentence(error)}")
+            self._loaded[key] = hindrance
+            raise hindrance from error
 
 
 def _load(source: Path, name: str, device: torch.device) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from et_replay.errors import ReplayError
 from et_replay.formats import open_trace
-from et_replay.program import build_program, select_window
+from et_replay.program import build_program, check_operations, select_window
 from et_replay.replay.engine import replay
 from et_replay.replay.options import ReplayOptions
 from et_replay.replay.result import ReplayResult
@@ -44,4 +44,6 @@ def replay_in_own_process(job: ReplayJob) -> ReplayResult:
 
 def _replay(job: ReplayJob) -> ReplayResult:
     trace = open_trace(job.trace, strict=job.strict)
-    return replay(build_program(trace, select_window(trace, job.window)), job.options)
+    program = build_program(trace, select_window(trace, job.window))
+    check_operations(program)
+    return replay(program, job.options)

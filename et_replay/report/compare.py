@@ -10,7 +10,7 @@ from et_replay.events import MemoryHistory
 from et_replay.report.document import JsonObject, failure_object
 from et_replay.report.plan import arena_note, served_object, served_text
 from et_replay.report.table import fields, table
-from et_replay.units import format_bytes, format_count, format_duration, format_share
+from et_replay.units import counted, format_bytes, format_duration, format_share
 
 _HEADING = (
     "allocator",
@@ -107,7 +107,7 @@ def _segments(row: Comparison) -> str:
     statistics = row.statistics
     if statistics.peak_segments or not statistics.device_allocs:
         return str(statistics.peak_segments)
-    return format_count(statistics.device_allocs, "map")
+    return counted(statistics.device_allocs, "map")
 
 
 def _failure(row: Comparison) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from et_replay.comparison import Comparison
 from et_replay.events import Action, MemoryHistory
@@ -16,7 +16,7 @@ from et_replay.report.compare import InputReport, row_object
 from et_replay.report.document import JsonObject, failure_object
 from et_replay.report.plan import served_text
 from et_replay.report.table import fields, table
-from et_replay.units import format_bytes, format_duration, format_share
+from et_replay.units import counted, format_bytes, format_duration, format_share
 
 _HEADING = (
     "allocator",
@@ -35,11 +35,13 @@ _SHOWN = 6
 class DeviceReport:
     """The simulated rows of one trace, and the replay that was measured for each, by allocator.
 
-    The history of `compared` is what the replay was seen to ask for.
+    The history of `compared` is what the replay was seen to ask for. `failures` says why there is
+    no replay under other allocators.
     """
 
     compared: InputReport
     measured: Mapping[str, ReplayResult]
+    failures: Mapping[str, str] = field(default_factory=dict)
 
 
 def device_text(report: DeviceReport) -> str:
@@ -91,9 +93,14 @@ def _row(allocator: str, result: ReplayResult, row: Comparison | None) -> tuple[
 
 
 def _summary(report: DeviceReport) -> Iterator[tuple[str, str]]:
-    first = next(iter(report.measured.values()))
+    yield "Input", f"{report.compared.input}, execution trace"
+    for allocator, reason in report.failures.items():
+        yield "Failed", f"{allocator}: {reason}"
+    first = next(iter(report.measured.values()), None)
+    if first is None:
+        return
     coverage = first.coverage
-    yield "Input", f"{report.compared.input}, window {first.window}"
+    yield "Window", first.window
     yield (
         "Device",
         f"{first.device}, torch {first.torch_version}, {format_bytes(first.device_memory)};"
@@ -123,7 +130,7 @@ def _beyond_text(history: MemoryHistory | None) -> str:
     ]
     more = len(lines) - _SHOWN
     text = "\n".join(lines[:_SHOWN]) or "nothing was asked for"
-    return f"{text}\nand {more} smaller ones" if more > 0 else text
+    return f"{text}\nand {counted(more, 'smaller one')}" if more > 0 else text
 
 
 def _beyond_the_trace(

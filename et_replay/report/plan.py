@@ -10,7 +10,7 @@ from et_replay.planning import Plan, StorageClass, sizes_by_class
 from et_replay.report.document import JsonObject
 from et_replay.report.table import fields
 from et_replay.simulation import PlanFigures, Served
-from et_replay.units import format_bytes, format_count, format_duration
+from et_replay.units import counted, format_bytes, format_duration
 
 _CLASSES = {
     StorageClass.RESIDENT: "resident (there from the start, to the end)",
@@ -152,4 +152,4 @@ def _bound_text(plan: Plan) -> str:
 
 
 def _requests(served: Served) -> str:
-    return f"{format_count(served.requests, 'request')} of {format_bytes(served.bytes)}"
+    return f"{counted(served.requests, 'request')} of {format_bytes(served.bytes)}"

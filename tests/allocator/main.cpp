@@ -5,6 +5,7 @@ int main() {
   using namespace et_replay::test;
   run_free_list_tests();
   run_storage_table_tests();
+  run_request_list_tests();
   run_caching_tests();
   run_planned_tests();
   run_descent_tests();

@@ -17,16 +17,17 @@ import torch
 from et_replay.formats import open_trace
 from et_replay.program import Mode, Program, build_program
 from et_replay.replay import engine
-from et_replay.replay.engine import ReplayOptions, _Replay, replay
+from et_replay.replay.engine import ReplayOptions, replay
+from et_replay.replay.iteration import Iteration
 from et_replay.replay.prepared import PreparedCall, PreparedOperation, flatten
 
 
-class _Summing(_Replay):
+class _Summing(Iteration):
     """Adds up each tensor that an operation of the last iteration returns."""
 
     sums: list[float]
 
-    def _iterate(self, run: Any, step: Any) -> None:
+    def _run_each(self, run: Any, step: Any) -> None:
         type(self).sums = []
 
         def summed(operation: PreparedOperation, call: PreparedCall) -> Any:
@@ -36,12 +37,12 @@ class _Summing(_Replay):
                     self.sums.append(leaf.to("cpu", torch.float64).abs().sum().item())
             return result
 
-        super()._iterate(summed, step)
+        super()._run_each(summed, step)
 
 
 def sums(program: Program, options: ReplayOptions) -> dict[str, Any]:
     """Return the sums of all results of one iteration."""
-    engine._Replay = _Summing  # type: ignore[misc]
+    engine.Iteration = _Summing  # type: ignore[misc]
     result = replay(program, options)
     return {"sums": _Summing.sums, "fallback": _fallback(result)}
 

@@ -47,7 +47,7 @@ def test_a_failed_gpu_does_not_hide_its_failure_at_the_end(monkeypatch: pytest.M
 
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", fail)
     memory = MeasuredMemory.__new__(MeasuredMemory)
-    memory._device = CUDA.device
+    memory.device = CUDA.device
 
     memory.stop()
 

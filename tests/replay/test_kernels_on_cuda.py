@@ -90,7 +90,7 @@ def test_a_pointwise_kernel_computes_what_torch_computes(tmp_path: Path) -> None
 
     replayed = held(program, Mode.PRE_ALLOCATE, "cuda", run_kernels=True)
 
-    (call,) = replayed._operations[program.operations.index(operation)].calls
+    (call,) = replayed._iteration.operations[program.operations.index(operation)].calls
     slots = replayed._store.slots
     for slot in call.inputs:
         replayed._store.create(slot)
