@@ -148,10 +148,18 @@ def record(
 
 
 def kernel_sources(trace: bytes, folder: Path) -> dict[str, bytes]:
-    """Read the sources that the trace names; torch saves those of whole graphs too."""
+    """Read the sources that the trace names.
+
+    The observer saves those that this process compiled, and of whole graphs; what other processes
+    compiled for it, or an earlier run, lies in the cache of the compiler alone.
+    """
+    from torch._inductor.codecache import cache_dir
+
     values = (each["value"] for node in json.loads(trace)["nodes"] for each in node["attrs"])
     named = {value for value in values if isinstance(value, str) and value.endswith(".py")}
-    return {name: (folder / name).read_bytes() for name in named if (folder / name).is_file()}
+    places = {name: (folder / name, Path(cache_dir(), name[1:3], name)) for name in named}
+    found = {name: next(filter(Path.is_file, paths), None) for name, paths in places.items()}
+    return {name: path.read_bytes() for name, path in found.items() if path is not None}
 
 
 def measure_cuda(build: Build, device: torch.device, warm_up: int) -> tuple[Iteration, Truth]:

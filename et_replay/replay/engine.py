@@ -37,6 +37,7 @@ from et_replay.replay.result import (
 from et_replay.replay.served_memory import ServedMemory
 from et_replay.replay.target import Target, choose_target
 from et_replay.replay.tensor_store import TensorStore
+from et_replay.replay.workspaces import default_library_workspace
 from et_replay.serving import DEFAULT_DEVICE_MEMORY
 from et_replay.simulation import PlanFigures, allocator_name
 from et_replay.units import format_bytes
@@ -231,15 +232,18 @@ class _Replay:
         if given is not None:
             events = allocation_events(self._program, self._options.mode, self._steps)
             check_plan(given, lifetimes(events), self._program.trace.source)
+        planned = self._served if self._options.planned else None
         try:
+            if planned is not None and default_library_workspace(self._program):
+                planned.take_library_workspace()
             for first in (True, False):
                 self._iteration.recorded(recorder, first)
         except OutOfMemoryError:
             self._notes.append(_REHEARSED)
             raise
         self._requests = recorder.finish()
-        if self._served is not None and self._options.planned:
-            plan = self._served.adopt(self._requests, given)
+        if planned is not None:
+            plan = planned.adopt(self._requests, given)
             self._plan = given or replace(plan, source=self._program.trace.source)
 
     def _find_fallbacks(self, memory: ServedMemory) -> None:

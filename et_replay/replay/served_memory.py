@@ -118,6 +118,18 @@ class ServedMemory(RealMemory):
         """Return what the planned allocator has served since it got its plan."""
         return pluggable.plan_figures(self.index)
 
+    def take_library_workspace(self) -> None:
+        """Let cuBLAS take the workspace that it keeps while there is no cache to take it from.
+
+        In the middle of an iteration it would get a part of a large segment, and keep all of that
+        from going back to the device before a plan is served. Raises OutOfMemoryError.
+        """
+        try:
+            one = torch.ones(1, 1, device=self.device)
+            torch.mm(one, one)
+        except torch.OutOfMemoryError as error:
+            raise self.explain(error) from None
+
     def fallback_finder(self, operators: Sequence[str]) -> FallbackFinder:
         """Return what finds the operators of one iteration that the fallback serves."""
         return FallbackFinder(self, operators)

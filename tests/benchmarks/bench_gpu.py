@@ -32,6 +32,7 @@ JOBS = {
 }
 MODES = ("pre", "lazy", "stalloc")
 MIB = 2**20
+Job = tuple[str, Path, dict[str, int]]
 
 
 def main() -> None:
@@ -39,6 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, help="where to write the figures")
     parser.add_argument("--recorded", type=Path, help="folder of traces of other jobs")
+    parser.add_argument("--only", nargs="*", help="measure these anew, and keep what else is there")
     parser.add_argument("--table", type=Path, help="figures to print as a table")
     arguments = parser.parse_args()
     if arguments.table is not None:
@@ -46,30 +48,37 @@ def main() -> None:
         return
     if arguments.output is None:
         parser.error("expected --output or --table")
-    figures: dict[str, Any] = {
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "replays": [],
-        "allocators": [],
-        "out_of_memory": [],
-    }
+    only = arguments.only
+    figures = kept(arguments.output, only)
     with tempfile.TemporaryDirectory() as folder:
-        for name, trace, job in own_jobs(Path(folder)):
+        for name, trace, job in own_jobs(Path(folder), only):
             measure(figures, name, trace, job)
             if arguments.recorded is None:
                 limit(figures, name, trace)
-        for name, trace, job in recorded_jobs(arguments.recorded):
+        for name, trace, job in recorded_jobs(arguments.recorded, only):
             measure(figures, name, trace, job)
             limit(figures, name, trace)
             compare(figures, name, trace)
         arguments.output.write_text(json.dumps(figures, indent=1) + "\n")
-    figures["pairs"] = json.loads(run("tests/benchmarks/bench_pluggable.py", "--json").stdout)
+    if only is None or "pairs" in only:
+        figures["pairs"] = json.loads(run("tests/benchmarks/bench_pluggable.py", "--json").stdout)
     arguments.output.write_text(json.dumps(figures, indent=1) + "\n")
 
 
-def own_jobs(folder: Path) -> Iterator[tuple[str, Path, dict[str, int]]]:
+def kept(output: Path, only: list[str] | None) -> dict[str, Any]:
+    """Return the figures that stay: none without `only`, else those of other names."""
+    figures: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    before = {} if only is None else json.loads(output.read_text())
+    for key in ("replays", "allocators", "out_of_memory"):
+        figures[key] = [row for row in before.get(key, ()) if row["name"] not in (only or ())]
+    return {**figures, "pairs": before.get("pairs", {})}
+
+
+def own_jobs(folder: Path, only: list[str] | None) -> Iterator[Job]:
     """Run and capture each job; yield its name and trace, its time in ns and its peaks in bytes."""
     for name, command in JOBS.items():
+        if only is not None and name not in only:
+            continue
         script, *sizes = shlex.split(command)
         trace = folder / f"{name}.json.gz"
         run(f"traces/{script}", "--output", str(trace), *sizes)
@@ -78,14 +87,19 @@ def own_jobs(folder: Path) -> Iterator[tuple[str, Path, dict[str, int]]]:
         yield name, trace, {key: truth[key] for key in keys}
 
 
-def recorded_jobs(folder: Path | None) -> Iterator[tuple[str, Path, dict[str, int]]]:
+def recorded_jobs(
+    folder: Path | None, only: list[str] | None
+) -> Iterator[tuple[str, Path, dict[str, int]]]:
     """Yield the same of jobs that ran elsewhere."""
     for info_file in sorted(folder.glob("*_info.json")) if folder else ():
         info = json.loads(info_file.read_text())
-        name = info_file.name.removesuffix("_info.json")
+        short = info_file.name.removesuffix("_info.json")
+        name = f"{short} (recorded)"
+        if only is not None and name not in only:
+            continue
         yield (
-            f"{name} (recorded)",
-            info_file.with_name(f"{name}_et.json.gz"),
+            name,
+            info_file.with_name(f"{short}_et.json.gz"),
             {
                 "iteration_time_ns": round(info["iter_ms"] * 1e6),
                 "peak_allocated_bytes": info["peak_alloc_1iter"],
