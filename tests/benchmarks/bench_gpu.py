@@ -182,14 +182,16 @@ def run(*words: str, allowed: tuple[int, ...] = (0,)) -> subprocess.CompletedPro
 def table(figures: dict[str, Any]) -> str:
     """Return replays beside jobs, and allocators beside their simulation, as tables in Markdown."""
     lines = [
-        "| job | mode | job | replay | replay / job | peak allocated, replay / job |"
+        "| job | mode | executed | job | replay | replay / job | peak allocated, replay / job |"
         " reserved / allocated |",
-        "| --- | --- | --: | --: | --: | --: | --: |",
+        "| --- | --- | --: | --: | --: | --: | --: | --: |",
     ]
     for row in figures["replays"]:
         job, time, peak = row["job"], row["iteration_time_ns"], row["peak_allocated_bytes"]
         lines.append(
-            f"| {row['name']} | `{row['mode']}` | {job['iteration_time_ns'] / 1e6:.1f} ms"
+            f"| {row['name']} | `{row['mode']}`"
+            f" | {row['operations']['executed']} of {row['operations']['total']}"
+            f" | {job['iteration_time_ns'] / 1e6:.1f} ms"
             f" | {time / 1e6:.1f} ms | {time / job['iteration_time_ns']:.3f}"
             f" | {peak / job['peak_allocated_bytes']:.3f}"
             f" | {row['peak_reserved_bytes'] / peak:.3f} |"
