@@ -127,7 +127,8 @@ def record(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         observer = ExecutionTraceObserver().register_callback(str(path))
-        observer.set_extra_resource_collection(compiled)
+        if compiled:  # torch 2.6 saves kernels anyway
+            getattr(observer, "set_extra_resource_collection", bool)(True)
         with profile(
             activities=[ProfilerActivity.CPU],
             record_shapes=compiled,  # without it launches of kernels are recorded bare
