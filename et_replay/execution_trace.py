@@ -9,6 +9,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+# the names of the two kinds of root, as the observer of PyTorch 2.0 and later writes them
+EXECUTION_TRACE_PROCESS_ANNOTATION = "[pytorch|profiler|execution_trace|process]"
+EXECUTION_TRACE_THREAD_ANNOTATION = "[pytorch|profiler|execution_trace|thread]"
+
 
 class TensorRef(msgspec.Struct, frozen=True, gc=False):
     """One recorded sight of a tensor.

@@ -18,7 +18,7 @@ FLOORS = (
     ("execution_trace", "events", "allocator_figures"),
     ("buffers",),
     ("formats", "_core"),
-    ("program", "simulation", "planning"),
+    ("program", "simulation", "planning", "utils"),
     ("serving",),
     ("comparison", "explain", "memory_map"),
     ("pluggable",),
@@ -33,7 +33,7 @@ EVERYWHERE = {"msgspec", "numpy"}
 THIRD_PARTIES = {
     "errors": set(),
     "units": set(),
-    "formats": EVERYWHERE | {"zstandard"},
+    "formats": EVERYWHERE | {"google", "zstandard"},
     "replay": EVERYWHERE | {"torch"},
     "pluggable": EVERYWHERE | {"torch"},
     "capture": EVERYWHERE | {"torch"},

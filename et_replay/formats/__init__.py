@@ -21,6 +21,7 @@ from et_replay.formats.buffer_table import (
     buffer_history,
     read_buffer_table,
 )
+from et_replay.formats.chakra import is_chakra, read_chakra
 from et_replay.formats.document import Document, read_document
 from et_replay.formats.kind import Kind, recognise
 from et_replay.formats.kineto import read_kineto
@@ -55,9 +56,10 @@ __all__ = [
 def open_trace(path: str | os.PathLike[str], *, strict: bool = False) -> ExecutionTrace:
     """Read an execution trace from a file, or from standard input for `-`.
 
-    Plain JSON, gzip, xz and zstd are recognised by content, every schema by its structure. What is
-    broken is repaired or left out, and `ExecutionTrace.notes` says so; `strict` refuses it instead.
-    Raises TraceError where no trace can be read, and for nothing else.
+    JSON and Chakra's protobuf, plain or packed by gzip, xz or zstd, are recognised by content,
+    every schema by its structure. What is broken is repaired or left out, and
+    `ExecutionTrace.notes` says so; `strict` refuses it instead. Raises TraceError where no trace
+    can be read, and for nothing else.
     """
     return _open_trace(read_source(path), strict)
 
@@ -170,12 +172,14 @@ def _open_trace(source: Source, strict: bool, needed: str = TRACE_NEEDED) -> Exe
         parents=parents,
         names=names,
         decode=decoder.decode,
-        notes=(*damage, *notes.unknown_schema(schema)),
+        notes=(*damage, *document.notes, *notes.unknown_schema(schema)),
         metadata=document.metadata,
     )
 
 
 def _read_document(source: Source, strict: bool, needed: str) -> Document:
+    if is_chakra(source.text):
+        return read_chakra(source)
     try:
         document = read_document(source.text)
     except (msgspec.DecodeError, RecursionError) as error:

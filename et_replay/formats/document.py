@@ -14,12 +14,14 @@ from et_replay.formats.headers import Headers
 class Document:
     """A file's nodes, and what stands beside them: schema, pid, start_ts ...
 
-    `damage` is a sentence about a file that breaks off, or goes on after its end.
+    `damage` is a sentence about a file that breaks off, or goes on after its end; `notes` are about
+    what the format leaves out.
     """
 
     metadata: dict[str, Any]
     headers: Headers
     damage: str = ""
+    notes: tuple[str, ...] = ()
 
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])

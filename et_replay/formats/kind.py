@@ -9,6 +9,7 @@ from collections.abc import Collection
 import msgspec
 
 from et_replay.formats.buffer_table import is_buffer_table
+from et_replay.formats.chakra import is_chakra
 from et_replay.formats.plain_pickle import is_pickle
 from et_replay.formats.rmm_log import is_rmm_log
 from et_replay.formats.stalloc_log import is_stalloc_log
@@ -34,6 +35,8 @@ def recognise(text: memoryview) -> Kind | None:
     head = bytes(text[:_HEAD])
     if is_pickle(head):
         return Kind.SNAPSHOT
+    if is_chakra(text):
+        return Kind.EXECUTION_TRACE
     begin = head.lstrip()[:1]
     if begin == b"{":
         return _recognise_keys(_keys(text))

@@ -4,6 +4,9 @@
 1.0.2 and later  {"id", "name", "ctrl_deps", "inputs": {"values", "shapes", "types"},
                   "outputs": {...}, "attrs": [{"name": "tid", "type", "value"}, ...]}
 1.1.1 and later  the same with "strides" beside "shapes"
+
+Chakra's linker adds a copy of a call for each of its kernels: named after the kernel, with the key
+"cat". Such a device node is a label here, without the operator and the values that it repeats.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ _STRUCTURE = frozenset({"id", "name", "ctrl_deps", "parent", "attrs", "inputs", 
     f"{side}_{column}" for side in ("input", "output") for column in ("shapes", "types", "strides")
 }
 
+_OF_OPERATORS = frozenset({"op_schema", "kernel_backend", "kernel_file", "tensor_range"})
+
 
 class NodeDecoder:
     """Decodes the node at a position; never fails, as `ValueDecoders` does not."""
@@ -55,9 +60,12 @@ class NodeDecoder:
     def decode(self, position: int) -> Node:
         """Decode one node."""
         fields = self._fields(self._texts[position])
+        known, others = self._read_attributes(fields)
+        if others and _is_device_node(others):
+            known = {name: known[name] for name in known.keys() - _OF_OPERATORS}
+            fields = {}
         inputs = self._read_values(fields, "input")
         outputs = self._read_values(fields, "output")
-        known, others = self._read_attributes(fields)
         return Node(
             self._ids[position],
             self._names[position],
@@ -121,6 +129,11 @@ class NodeDecoder:
         if schema:  # a trace has few different ones, and each is long
             known["op_schema"] = self._strings.setdefault(schema, schema)
         return known, others
+
+
+def _is_device_node(attributes: dict[str, Any]) -> bool:
+    """Tell a kernel by Chakra's category in linked JSON, or by the flag of its protobuf files."""
+    return attributes.get("cat") is not None or attributes.get("is_cpu_op") is False
 
 
 def _flatten(value: Value) -> Iterator[Value]:

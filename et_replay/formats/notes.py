@@ -48,6 +48,17 @@ def unknown_schema(schema: object) -> list[str]:
     return [f"The schema {schema!r} is not a known one; the file was read by its structure."]
 
 
+def of_chakra(kinds: Mapping[str, int], operators: int) -> tuple[str, ...]:
+    """Say what a protobuf file lacks: nodes by kind, and how many name an operator, go in."""
+    if operators:
+        return (
+            "Chakra's protobuf form has neither strides nor what generated kernels and collectives "
+            "need; the JSON file that it was made from tells more.",
+        )
+    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    return (f"No node names an operator of PyTorch, so none can be replayed ({counts or 'none'}).",)
+
+
 def repaired(repairs: Mapping[str, Sequence[int]]) -> list[str]:
     """Say, for each kind of repair, which nodes needed it."""
     return [f"{_REPAIRS[kind]}: {_nodes(ids)}." for kind, ids in repairs.items()]
