@@ -13,6 +13,7 @@ job did as well:
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from itertools import islice, takewhile
@@ -20,6 +21,8 @@ from itertools import islice, takewhile
 from et_replay.program.generations import Generations
 from et_replay.program.nesting import Nesting
 from et_replay.program.program import Call
+
+_ALLOCATES = re.compile(r"aten::(new_)?(empty|zeros|ones|full)(_like|_strided|_permuted)?")
 
 
 class CallChooser:
@@ -71,18 +74,23 @@ class CallChooser:
 
         A kernel calls operators too, to allocate or to fill what it has allocated; it shows by a
         child that takes what the kernel itself has made, or by results that come from no child or
-        from mere allocations.
+        from mere allocations, however these are filled, viewed or copied.
         """
         known = self._storages(self._generations.inputs[i])
         computed = set(known)
         for child in children:
-            if not self._storages(self._generations.inputs[child]) <= known:
+            given = self._storages(self._generations.inputs[child])
+            if not given <= known:
                 return False
             returned = self._storages(self._generations.outputs[child])
             known |= returned
-            if not self._nesting.nodes[child].name.startswith("aten::empty"):
+            flows = given & computed or not given
+            if flows and not _ALLOCATES.fullmatch(self._name(child)):
                 computed |= returned
         return self._storages(self._generations.outputs[i]) <= computed
+
+    def _name(self, i: int) -> str:
+        return self._nesting.nodes[i].name
 
     def _storages(self, tensors: tuple[int, ...]) -> set[int]:
         return {self._generations.tensors[t].storage for t in tensors if t >= 0}

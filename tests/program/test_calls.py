@@ -1,0 +1,60 @@
+"""Which recorded calls are executed for an operator: it, or those below it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from program.programs import program_of
+from trace_builder import T, operator
+
+GIVEN = T(40, 41, 0, 10, 4)
+RESULT, MEAN, SCRATCH = T(5, 6, 0, 10, 4), T(7, 8, 0, 1, 4), T(9, 10, 0, 100, 4)
+
+
+def executed(folder: Path, *nodes: object) -> list[list[int]]:
+    """Return the ids of the calls that are executed for each operation."""
+    program = program_of(folder, *nodes)
+    return [[call.node.id for call in operation.calls] for operation in program.operations]
+
+
+def test_a_composite_whose_parts_are_needed_later_is_executed_by_its_parts(tmp_path: Path) -> None:
+    assert executed(
+        tmp_path,
+        operator(10, "ns::norm", inputs=[GIVEN], outputs=[RESULT]),
+        operator(11, "ns::native_norm", 10, inputs=[GIVEN], outputs=[RESULT, MEAN]),
+        operator(20, "ns::norm_backward", inputs=[GIVEN, MEAN]),
+    ) == [[11], [20]]
+
+
+def test_a_kernel_that_fills_what_it_allocates_is_executed_as_such(tmp_path: Path) -> None:
+    """Its scratch memory seems to be needed later, as something unseen got the same address."""
+    turned = T(12, 6, 0, 10, 4)
+    assert executed(
+        tmp_path,
+        operator(10, "ns::kernel", inputs=[GIVEN], outputs=[turned]),
+        operator(11, "aten::zeros", 10, outputs=[RESULT]),
+        operator(12, "aten::empty", 10, outputs=[SCRATCH]),
+        operator(13, "aten::transpose", 10, inputs=[RESULT], outputs=[turned]),
+        operator(20, "aten::add", inputs=[turned, SCRATCH]),
+    ) == [[10], [20]]
+
+
+def test_a_kernel_that_copies_what_it_has_filled_is_executed_as_such(tmp_path: Path) -> None:
+    assert executed(
+        tmp_path,
+        operator(10, "ns::kernel", inputs=[GIVEN], outputs=[RESULT]),
+        operator(11, "aten::empty_like", 10, inputs=[GIVEN], outputs=[SCRATCH]),
+        operator(12, "aten::to", 10, inputs=[SCRATCH], outputs=[RESULT]),
+        operator(20, "aten::add", inputs=[RESULT, SCRATCH]),
+    ) == [[10], [20]]
+
+
+def test_a_composite_that_copies_what_it_is_given_is_executed_by_its_parts(tmp_path: Path) -> None:
+    copied = T(12, 13, 0, 10, 4)
+    assert executed(
+        tmp_path,
+        operator(10, "ns::composite", inputs=[GIVEN], outputs=[RESULT]),
+        operator(11, "aten::to", 10, inputs=[GIVEN], outputs=[copied]),
+        operator(12, "aten::relu", 10, inputs=[copied], outputs=[RESULT]),
+        operator(20, "aten::add", inputs=[RESULT, copied]),
+    ) == [[11, 12], [20]]
