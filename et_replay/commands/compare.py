@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "allocator there (default: simulate, without a GPU)",
     )
     options.add_run_kernels(parser)
+    options.add_imports(parser)
     options.add_torch_version(parser)
     options.add_device_memory(parser)
     parser.add_argument(
@@ -103,6 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare allocators offline: peak memory, fragmentation and failures for the same events."""
     if arguments.device is not None:
         return _on_device(arguments)
+    if arguments.imports:
+        raise UsageError("--import needs --device: a simulation runs no operators.")
     allocators = allocators_of(arguments, _DEFAULT)
     inputs = inputs_of(arguments, Mode.PRE_ALLOCATE)
     _check_destinations(arguments, inputs)

@@ -45,9 +45,10 @@ def compare_on_device(arguments: argparse.Namespace) -> int:
         iterations=arguments.iterations or _ITERATIONS,
         operator_times=False,
         run_kernels=arguments.run_kernels,
+        imports=tuple(arguments.imports),
     )
     jobs = [
-        ReplayJob(path, arguments.window, arguments.strict, base)
+        ReplayJob(path, options.window_of(arguments), arguments.strict, base)
         for path in options.expand(arguments.trace)
     ]
     with progress_bar(arguments.quiet, unit="replays") as progress:

@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_destination(arguments.json, arguments.force, arguments.trace)
     trace = open_trace(arguments.trace, strict=arguments.strict)
     warn(trace.notes, arguments.quiet)
-    program = build_program(trace, select_window(trace, arguments.window))
+    program = build_program(trace, select_window(trace, options.window_of(arguments)))
     warn(program.notes, arguments.quiet)
     description = describe(program)
     write_result(

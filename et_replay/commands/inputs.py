@@ -134,7 +134,7 @@ def inputs_of(arguments: argparse.Namespace, default_mode: Mode) -> list[Input]:
             path,
             None if mode in (None, JOB) else Mode(mode),
             default_mode,
-            arguments.window,
+            options.window_of(arguments),
             arguments.device_index,
             arguments.strict,
             job=mode == JOB,

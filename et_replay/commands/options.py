@@ -21,11 +21,18 @@ def path(text: str) -> str:
     return text
 
 
-def page(text: str) -> str:
-    """Read the path of a page."""
-    if not text.endswith(".html"):
-        raise argparse.ArgumentTypeError(f"Expected a name that ends in .html, got {text!r}.")
-    return text
+def ending(*endings: str) -> Callable[[str], str]:
+    """Return a reader of paths that end in one of these ways."""
+
+    def read(text: str) -> str:
+        if not text.endswith(endings):
+            expected = " or ".join(endings)
+            raise argparse.ArgumentTypeError(
+                f"Expected a name that ends in {expected}, got {text!r}."
+            )
+        return text
+
+    return read
 
 
 def size(text: str) -> int:
@@ -127,8 +134,23 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
         "or node ids as 100:200 (default: the last step that holds an operator)",
     )
     parser.add_argument(
+        "--subgraph",
+        metavar="NAME",
+        type=path,
+        help="of that window only what lies within the annotation of this name, the last one; "
+        "NAME#2 is the second",
+    )
+    parser.add_argument(
         "--strict", action="store_true", help="refuse a damaged trace instead of repairing it"
     )
+
+
+def window_of(arguments: argparse.Namespace) -> str | None:
+    """Write what --window and --subgraph say as `select_window` takes it."""
+    window: str | None = arguments.window
+    if arguments.subgraph is None:
+        return window
+    return f"{window or ''}/{arguments.subgraph}"
 
 
 def add_inputs(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -218,11 +240,25 @@ def add_run_kernels(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_imports(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names modules whose import registers operators."""
+    parser.add_argument(
+        "--import",
+        dest="imports",
+        action="append",
+        type=path,
+        default=[],
+        metavar="MODULE",
+        help="a Python module to import first, which registers operators of another library, such "
+        "as torchvision or fbgemm_gpu; repeatable",
+    )
+
+
 def add_page(parser: argparse.ArgumentParser) -> None:
     """Add the option that writes the page of et_replay timeline as well."""
     parser.add_argument(
         "--page",
-        type=page,
+        type=ending(".html"),
         metavar="FILE",
         help="write memory over time as one HTML page as well, as et_replay timeline does",
     )

@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from et_replay.commands import options
 from et_replay.commands.needs_torch import needs_torch
 from et_replay.commands.output import (
+    appearing,
     check_destination,
     check_distinct,
     progress_bar,
     warn,
     write_result,
+    write_whole,
 )
 from et_replay.commands.pages import maps_of, write_page
+from et_replay.commands.replay_arguments import DEFAULT_WORKSPACE
+from et_replay.commands.replay_arguments import add_arguments as add_arguments
 from et_replay.commands.replay_history import replay_history
-from et_replay.errors import OutOfMemoryError, UsageError
+from et_replay.errors import OutOfMemoryError, ReplayError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.explain import Explanation, Option, explain, find_way_out
@@ -41,147 +46,17 @@ from et_replay.serving import as_recorded
 from et_replay.simulation import NEWEST_VERSION
 
 if TYPE_CHECKING:
-    from et_replay.replay.result import ReplayResult
-
-_DEFAULT_WORKSPACE = -1
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a replay."""
-    options.add_input(parser)
-    _add_memory(parser)
-    parser.add_argument(
-        "--device",
-        type=options.device,
-        default="auto",
-        metavar="NAME",
-        help="auto (cuda where there is one, else cpu), cuda, cuda:N, cpu, or meta, which computes "
-        "shapes only; on cpu and meta the device memory is simulated (default: auto)",
-    )
-    parser.add_argument(
-        "--cpu", dest="device", action="store_const", const="cpu", help="short for --device cpu"
-    )
-    parser.add_argument(
-        "--warmup",
-        "--warmup-iter",
-        type=options.integer(0),
-        default=1,
-        metavar="N",
-        help="iterations before the measured ones (default: 1)",
-    )
-    parser.add_argument(
-        "--iterations",
-        "--iter",
-        type=options.integer(1),
-        default=3,
-        metavar="N",
-        help="measured iterations (default: 3)",
-    )
-    parser.add_argument(
-        "--operator-times",
-        action=argparse.BooleanOptionalAction,
-        help="take the time of each operation, in three more iterations after the measured ones "
-        "(default: on cuda only)",
-    )
-    parser.add_argument(
-        "--on-unsupported",
-        choices=("substitute", "skip", "fail"),
-        default="substitute",
-        help="what to do for an operator that cannot run here: let its outputs appear with their "
-        "recorded shapes, leave it out, or stop (default: substitute)",
-    )
-    options.add_run_kernels(parser)
-    parser.add_argument(
-        "--seed",
-        type=options.integer(0),
-        default=0,
-        metavar="N",
-        help="seed of all values (default: 0)",
-    )
-    options.add_page(parser)
-    parser.add_argument(
-        "--verbose",
-        action="store_true",
-        help="all operators' times; of what is explained, also a picture of each segment: what is "
-        "used and what is free",
-    )
-    options.add_output(parser)
+    from et_replay.replay import ReplayOptions, ReplayResult
+    from et_replay.replay.configuration import Configuration
 
 
-def _add_memory(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--tensor-allocation-mode",
-        choices=[mode.value for mode in Mode],
-        default=Mode.PRE_ALLOCATE.value,
-        metavar="pre|lazy|stalloc",
-        help="pre: inputs exist before the first iteration, as in the original job; lazy: every "
-        "storage is allocated before its first use and freed after its last; stalloc: as lazy, at "
-        "addresses planned ahead of time (default: pre)",
-    )
-    parser.add_argument(
-        "--enable-lazy-tensor-allocation",
-        dest="tensor_allocation_mode",
-        action="store_const",
-        const=Mode.LAZY_ALLOCATE.value,
-        help="short for --tensor-allocation-mode lazy",
-    )
-    parser.add_argument(
-        "--plan",
-        metavar="FILE",
-        help="the plan that stalloc serves, from et_replay plan (default: one made for the trace)",
-    )
-    parser.add_argument(
-        "--device-memory-threshold",
-        type=options.share,
-        default=1.0,
-        metavar="F",
-        help="lazy mode: share of the device memory above which everything that the next operation "
-        "does not need is freed, to be created again when needed (default: 1, never)",
-    )
-    parser.add_argument(
-        "--device-memory",
-        type=options.size,
-        metavar="SIZE",
-        help="capacity of the device, such as 24GiB (default: 80GiB if simulated, else all of it)",
-    )
-    options.add_other_memory(parser)
-    parser.add_argument(
-        "--allocator",
-        metavar="NAME[:SETTINGS]",
-        help="the allocator, with settings in PYTORCH_ALLOC_CONF's syntax; et_replay compare "
-        "--help lists them; on cuda one serves in place of PyTorch's own, whose name is torch "
-        "there (default: native, on cuda torch, in mode stalloc that; of a history, as recorded)",
-    )
-    parser.add_argument(
-        "--memory-fraction",
-        type=options.share,
-        metavar="F",
-        help="for a history: what share of the device memory PyTorch may hold, as "
-        "torch.cuda.set_per_process_memory_fraction sets it (default: all)",
-    )
-    parser.add_argument(
-        "--explain",
-        choices=[moment.value for moment in Moment],
-        default=Moment.FAILURE.value,
-        help="what to explain: a request that runs out of memory, or the peak (default: oom)",
-    )
-    parser.add_argument(
-        "--library-workspace",
-        nargs="?",
-        type=options.size_or_none,
-        const=_DEFAULT_WORKSPACE,
-        default=0,
-        metavar="SIZE",
-        help="add memory that libraries such as cuBLAS take and no trace records; without SIZE "
-        "32MiB a thread that runs matrix products on cuda, nothing on other devices",
-    )
+_FILES = ("json", "page", "profile", "execution_trace", "update_config", "dump")
+"""Where the options are kept that name a file to write."""
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a trace's operators again and report their time and memory."""
-    check_destination(arguments.json, arguments.force, arguments.trace)
-    check_destination(arguments.page, arguments.force, arguments.trace, "--page")
-    check_distinct((("--json", arguments.json), ("--page", arguments.page)))
+    _check_files(arguments)
     recording = open_recording(arguments.trace, strict=arguments.strict)
     if arguments.memory_fraction is not None and not isinstance(recording, MemoryHistory):
         raise UsageError(
@@ -192,15 +67,45 @@ def run(arguments: argparse.Namespace) -> int:
     return _replay_trace(recording, arguments)
 
 
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Refuse, before any work, files that cannot be written, and such that exclude each other."""
+    files = {_flag(name): getattr(arguments, name) for name in _FILES}
+    for flag, destination in files.items():
+        check_destination(destination, arguments.force, arguments.trace, flag)
+        if destination is not None and arguments.dump is not None and flag != "--dump":
+            raise UsageError(
+                f"--dump writes a file instead of replaying, so there is nothing for {flag} to say."
+            )
+    check_distinct(tuple(files.items()))
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def _replay_trace(trace: ExecutionTrace, arguments: argparse.Namespace) -> int:
     with needs_torch("A replay"):
-        from et_replay.replay import ReplayOptions, replay
+        from et_replay.replay.configuration import Configuration, read_configuration
         from et_replay.replay.target import choose_target
-        from et_replay.replay.workspaces import default_library_workspace
-    from et_replay.report.document import document
-    from et_replay.report.replay import replay_object, replay_text
+    configuration = Configuration()
+    if arguments.config is not None:
+        configuration = read_configuration(arguments.config)
+    options = _options_of(arguments, configuration)
+    choose_target(arguments.device, "").refuse_simulated(_only_simulated(arguments))
+    program = _program_of(trace, arguments)
+    if arguments.dump is not None:
+        return _dump(program, options, arguments)
+    result = _replay(program, options, arguments)
+    said = (*program.trace.notes, *program.notes)
+    warn([note for note in result.notes if note not in said], arguments.quiet)
+    _write_files(program, result, configuration, arguments)
+    return _report(program, result, arguments)
 
-    options = ReplayOptions(
+
+def _options_of(arguments: argparse.Namespace, configuration: Configuration) -> ReplayOptions:
+    from et_replay.replay import ReplayOptions
+
+    return ReplayOptions(
         mode=Mode(arguments.tensor_allocation_mode),
         device=arguments.device,
         device_memory=arguments.device_memory,
@@ -215,25 +120,71 @@ def _replay_trace(trace: ExecutionTrace, arguments: argparse.Namespace) -> int:
         other_memory=arguments.other_memory,
         run_kernels=arguments.run_kernels,
         operator_times=arguments.operator_times,
+        imports=tuple(dict.fromkeys((*configuration.imports, *arguments.imports))),
+        skips=configuration.skip,
     )
-    choose_target(arguments.device, "").refuse_simulated(_only_simulated(arguments))
-    program = _program_of(trace, arguments)
-    if options.library_workspace == _DEFAULT_WORKSPACE:
+
+
+def _replay(
+    program: Program, options: ReplayOptions, arguments: argparse.Namespace
+) -> ReplayResult:
+    """Replay, and let the files about further iterations appear once it has come to its end."""
+    from et_replay.replay import replay
+    from et_replay.replay.workspaces import default_library_workspace
+
+    if options.library_workspace == DEFAULT_WORKSPACE:
         options = dataclasses.replace(options, library_workspace=default_library_workspace(program))
-    with progress_bar(arguments.quiet) as progress:
-        result = replay(program, options, progress)
-    said = (*program.trace.notes, *program.notes)
-    warn([note for note in result.notes if note not in said], arguments.quiet)
-    explanation, ways_out = _reasons(program, result, arguments)
+    with ExitStack() as files, progress_bar(arguments.quiet) as progress:
+        profile, trace = (
+            None if path is None else files.enter_context(appearing(Path(path), arguments.force))
+            for path in (arguments.profile, arguments.execution_trace)
+        )
+        options = dataclasses.replace(options, profile=profile, execution_trace=trace)
+        return replay(program, options, progress)
+
+
+def _dump(program: Program, options: ReplayOptions, arguments: argparse.Namespace) -> int:
+    from et_replay.replay.dump import dump
+
+    write_whole(Path(arguments.dump), dump(program, options).encode(), arguments.force)
+    count = len(program.operations)
+    write_result(f"Wrote {arguments.dump}: {count} operations, which it replays.", "", None, False)
+    return 0
+
+
+def _write_files(
+    program: Program,
+    result: ReplayResult,
+    configuration: Configuration,
+    arguments: argparse.Namespace,
+) -> None:
+    """Write the page and the configuration, as far as they are asked for."""
     if arguments.page:
         _write_page(program, result, arguments)
+    if arguments.update_config:
+        found = configuration.extended(arguments.imports, result.coverage.unexecuted)
+        write_whole(Path(arguments.update_config), found.document(), arguments.force)
+
+
+def _report(program: Program, result: ReplayResult, arguments: argparse.Namespace) -> int:
+    """Print what a replay showed; return the exit code."""
+    from et_replay.report.document import document
+    from et_replay.report.replay import replay_object, replay_text
+
+    explanation, ways_out = _reasons(program, result, arguments)
     write_result(
         replay_text(result, explanation, ways_out, arguments.verbose),
         document("replay", [replay_object(result, explanation, ways_out)]),
         arguments.json,
         arguments.force,
     )
-    return 0 if result.out_of_memory is None else OutOfMemoryError.exit_code
+    if result.out_of_memory is not None:
+        return OutOfMemoryError.exit_code
+    for name in ("profile", "execution_trace"):
+        path = getattr(arguments, name)
+        if path is not None and not Path(path).exists():
+            raise ReplayError(f"{_flag(name)} {path} is not written, as the notes say.")
+    return 0
 
 
 def _only_simulated(arguments: argparse.Namespace) -> dict[str, bool]:
@@ -246,10 +197,19 @@ def _only_simulated(arguments: argparse.Namespace) -> dict[str, bool]:
 
 def _program_of(trace: ExecutionTrace, arguments: argparse.Namespace) -> Program:
     warn(trace.notes, arguments.quiet)
-    program = build_program(trace, select_window(trace, arguments.window))
+    program = build_program(trace, select_window(trace, _window(arguments)))
     warn(program.notes, arguments.quiet)
     check_operations(program)
     return program
+
+
+def _window(arguments: argparse.Namespace) -> str | None:
+    """Write what --window, --subgraph and --node say as `select_window` takes it."""
+    if arguments.node is None:
+        return options.window_of(arguments)
+    if arguments.window is not None or arguments.subgraph is not None:
+        raise UsageError("--node names one operator, so --window and --subgraph contradict it.")
+    return f"{arguments.node}:{arguments.node + 1}"
 
 
 def _reasons(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from et_replay.errors import TraceError
 from et_replay.execution_trace import ExecutionTrace, tensors
 from et_replay.program.calls import CallChooser
+from et_replay.program.collectives import hold_buffers
 from et_replay.program.generations import Generations, identity, trace_generations
 from et_replay.program.nesting import nest
 from et_replay.program.overwrites import find_overwrites
@@ -23,6 +24,7 @@ def build_program(trace: ExecutionTrace, window: Window | None = None) -> Progra
     )
     chooser = CallChooser(nesting, generations)
     operations = [Operation(*chooser.choose(i)) for i in nesting.top_level()]
+    hold_buffers(operations, nesting, generations)
     return Program(
         trace=trace,
         window=window,

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from et_replay.execution_trace import ExecutionTrace, Node
 from et_replay.program.nesting import nest
 from et_replay.program.program import Program
+from et_replay.program.window import is_annotation
 
 _BACKWARD = "autograd::engine::evaluate_function: "
 _OPTIMIZER = "Optimizer.step#"
 _ZERO_GRAD = "Optimizer.zero_grad#"
 _OPTIMIZER_CALLS = ("aten::_foreach_", "aten::_fused_")
-_FRAMEWORK = "[pytorch|profiler|"
-"""How the observer names the process and the threads, which stand above all other nodes."""
 
 
 class Pass(enum.Enum):
@@ -64,9 +63,8 @@ def _above(
         position = int(trace.parents[position])
     names = known[position]
     for each in reversed(pending):
-        name = trace.names[each]
-        if not name.startswith(_FRAMEWORK) and not trace.node(each).is_operator:
-            names = (*names, name)
+        if is_annotation(trace, each):
+            names = (*names, trace.names[each])
         known[each] = names
     return names
 

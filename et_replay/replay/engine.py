@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -18,20 +17,19 @@ from et_replay.program.allocations import allocation_events
 from et_replay.program.program import Program
 from et_replay.program.requests import RecordedRequests
 from et_replay.program.schedule import schedule
+from et_replay.replay.coverage import coverage_of
 from et_replay.replay.failure_state import history_at_failure
+from et_replay.replay.imports import import_modules
 from et_replay.replay.iteration import Iteration
 from et_replay.replay.memory import TORCH, DeviceMemory, MeasuredMemory, SimulatedMemory
 from et_replay.replay.operation_clock import add_up, clock_for
 from et_replay.replay.options import ReplayOptions
 from et_replay.replay.prepare import Preparer
-from et_replay.replay.prepared import PreparedOperation
 from et_replay.replay.recorded_requests import RequestRecorder
+from et_replay.replay.recordings import with_recordings
 from et_replay.replay.result import (
-    Coverage,
     Elsewhere,
     LiveStorage,
-    Outcome,
-    Reason,
     ReplayResult,
 )
 from et_replay.replay.served_memory import ServedMemory
@@ -64,6 +62,7 @@ def replay(
         _refuse_simulated(options, target)
         # Before anything else can use CUDA.
         served = _served_memory(options, target)
+    import_modules(options.imports)
     try:
         with torch.inference_mode():
             return _Replay(program, options, target, progress, served).result()
@@ -93,7 +92,9 @@ class _Replay:
         self._options = options
         self._target = target
         self._progress = progress or (lambda done, total: None)
-        preparer = Preparer(program, target, options.on_unsupported, options.run_kernels)
+        preparer = Preparer(
+            program, target, options.on_unsupported, options.run_kernels, options.skips
+        )
         prepared = preparer.prepare(options.mode)
         self._steps = schedule(program, options.mode)
         self._contents = prepared.contents
@@ -117,7 +118,9 @@ class _Replay:
         try:
             result = self._measured()
             # What follows must not show in what was measured, so it comes last.
-            return result if result.out_of_memory else self._with_operation_times(result)
+            if result.out_of_memory is None:
+                result = self._with_operation_times(result)
+            return with_recordings(result, self._iteration, self._target.device, self._options)
         finally:
             self._memory.stop()
 
@@ -137,7 +140,9 @@ class _Replay:
             device_memory=self._memory.capacity,
             other_memory=self._options.other_memory,
             library_workspace=self._options.library_workspace,
-            coverage=_coverage(self._iteration.operations, self._iteration.reached),
+            coverage=coverage_of(
+                self._program, self._iteration.operations, self._iteration.reached
+            ),
             iteration_times=self._times,
             memory=self._memory.peaks(),
             flushes=self._iteration.flushes,
@@ -334,23 +339,3 @@ def _without_frames(error: OutOfMemoryError) -> OutOfMemoryError:
     """Drop what would keep the frames that failed alive, and with them every tensor."""
     error.__context__ = error.__cause__ = None
     return error.with_traceback(None)
-
-
-def _coverage(all_operations: list[PreparedOperation], reached: int) -> Coverage:
-    operations = all_operations[:reached]
-    outcomes = Counter(operation.outcome for operation in operations)
-    reasons = Counter(
-        (operation.name, operation.outcome, reason)
-        for operation in operations
-        for reason in operation.reasons
-    )
-    return Coverage(
-        executed=outcomes[Outcome.EXECUTED],
-        substituted=outcomes[Outcome.SUBSTITUTED],
-        skipped=outcomes[Outcome.SKIPPED],
-        reasons=[
-            Reason(name, count, outcome, reason)
-            for (name, outcome, reason), count in reasons.most_common()
-        ],
-        not_reached=len(all_operations) - reached,
-    )

@@ -114,7 +114,9 @@ def _packet(qualified: str) -> OpOverloadPacket:
         return packet
     known: Iterable[str] = torch._C._dispatch_get_all_op_names()
     if name and not any(operator.startswith(f"{namespace}::") for operator in known):
-        raise Unresolvable(f"operators of namespace {namespace} are not loaded")
+        raise Unresolvable(
+            f"torch has no operator {qualified}; --import the module that registers it"
+        )
     raise Unresolvable(f"torch {torch.__version__} has no operator {qualified}")
 
 

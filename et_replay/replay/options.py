@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from et_replay.errors import UsageError
 from et_replay.planning import Plan
 from et_replay.program.schedule import Mode
+from et_replay.replay.configuration import Skip
 from et_replay.serving import DEFAULT_DEVICE_MEMORY, left_for_torch
 from et_replay.simulation import PLANNED, allocator_name
 
@@ -23,7 +25,10 @@ class ReplayOptions:
     bytes of a simulated device that are not PyTorch's. With `record_requests` an allocator of ours
     on a real device tells what it was asked for in the first two iterations. `run_kernels` allows
     code from beside the trace to run. With `operator_times` the time of each operation is taken, in
-    `timed_iterations` further ones; None means on cuda only. Raises UsageError where one option
+    `timed_iterations` further ones; None means on cuda only. `imports` are modules that register
+    operators, imported before anything is prepared; operations that one of `skips` matches are not
+    executed, but their results appear. `profile` and `execution_trace` are files to write about
+    one further iteration each; a note says why one is missing. Raises UsageError where one option
     cannot go with another.
     """
 
@@ -43,6 +48,10 @@ class ReplayOptions:
     run_kernels: bool = False
     operator_times: bool | None = None
     timed_iterations: int = 3
+    imports: tuple[str, ...] = ()
+    skips: tuple[Skip, ...] = ()
+    profile: Path | None = None
+    execution_trace: Path | None = None
 
     def further_iterations(self, device_type: str) -> int:
         """Return how many iterations take operations' times; none on meta, which computes none."""

@@ -10,6 +10,7 @@ from et_replay.execution_trace import Node, TensorRef, tensors
 from et_replay.program.program import Call, Operation, Program
 from et_replay.program.schedule import Mode
 from et_replay.replay.arguments import BoundCall, bind
+from et_replay.replay.configuration import Skip, reason_to_skip
 from et_replay.replay.contents import Contents
 from et_replay.replay.drift import steady_storages
 from et_replay.replay.dtypes import is_stood_for_by_bytes
@@ -57,11 +58,17 @@ class Preparer:
     """Prepares the operations of one program for one target."""
 
     def __init__(
-        self, program: Program, target: Target, on_unsupported: str, run_kernels: bool
+        self,
+        program: Program,
+        target: Target,
+        on_unsupported: str,
+        run_kernels: bool,
+        skips: Sequence[Skip] = (),
     ) -> None:
         self._program = program
         self._target = target
         self._on_unsupported = on_unsupported
+        self._skips = skips
         self._filled_unseen = storages_filled_unseen(program)
         self._steady = steady_storages(program)
         self._contents = Contents(program)
@@ -78,7 +85,12 @@ class Preparer:
     def _operation(self, operation: Operation) -> PreparedOperation:
         node = operation.node
         prepared = PreparedOperation(node.id, node.name, [])
-        if node.is_collective:
+        skipped = reason_to_skip(node, self._skips)
+        if skipped is not None:
+            prepared.configured = True
+            prepared.degrade(Outcome.SKIPPED, skipped)
+            prepared.calls.append(stand_in((*operation.call.inputs, *operation.call.outputs)))
+        elif node.is_collective:
             self._give_up(prepared, operation.call, "a collective, and there is no process group")
         else:
             self._add_calls(prepared, operation)
@@ -193,6 +205,7 @@ class Preparer:
             bounds=bounds,
             enforced=self._enforced(bounds),
             overwritten=self._overwritten(call),
+            made_from=(call, bound),
         )
 
     def _bounds(self, call: Call, needed: dict[int, Requirement]) -> Bounds:

@@ -12,6 +12,8 @@ import torch
 
 from et_replay.errors import ReplayError
 from et_replay.execution_trace import TensorRef
+from et_replay.program.program import Call
+from et_replay.replay.arguments import BoundCall
 from et_replay.replay.requirement import Requirement
 from et_replay.replay.result import Outcome
 from et_replay.replay.values import conform, enforce
@@ -33,7 +35,8 @@ class PreparedCall:
     results as the trace shows them, `fresh` if none of them is a view of an argument; `conforms` is
     set for a call whose results get the recorded shapes afterwards. `bounds` says what slots must
     hold, and `enforced` which of them have to be brought to it before every call. Slots that are
-    `overwritten` whole by the call need no values before it.
+    `overwritten` whole by the call need no values before it. `made_from` is what the call was
+    prepared from, if it runs an operator.
     """
 
     function: Callable[..., Any]
@@ -51,6 +54,7 @@ class PreparedCall:
     bounds: tuple[tuple[int, Requirement], ...] = ()
     enforced: tuple[tuple[int, Requirement], ...] = ()
     overwritten: frozenset[int] = frozenset()
+    made_from: tuple[Call, BoundCall] | None = None
     plain: bool = field(init=False)
     """Whether `function(*fetch(slots))` is all there is to it."""
     output: int | None = field(init=False)
@@ -116,6 +120,8 @@ class PreparedOperation:
     cleared: tuple[int, ...] = ()
     outcome: Outcome = Outcome.EXECUTED
     reasons: list[str] = field(default_factory=list)
+    configured: bool = False
+    """Whether the user's configuration leaves it out."""
 
     def degrade(self, outcome: Outcome, reason: str) -> None:
         """Note a deviation; the worst outcome counts, and only its reasons."""

@@ -27,13 +27,25 @@ class Outcome(Enum):
 class Reason:
     """Why `count` operations called `name` were not executed as recorded.
 
-    An `outcome` of EXECUTED means: executed, with the deviation that `reason` states.
+    An `outcome` of EXECUTED means: executed, with the deviation that `reason` states. A
+    `configured` one is what the user's configuration says.
     """
 
     name: str
     count: int
     outcome: Outcome
     reason: str
+    configured: bool = False
+
+
+@dataclass(frozen=True)
+class Unexecuted:
+    """Operations that a replay did not execute for a reason of its own; `all` called `operator`."""
+
+    operator: str
+    reason: str
+    node_ids: tuple[int, ...]
+    all: bool
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,7 @@ class Coverage:
     """Top-level operations of the window, each counted once: `total` is the sum of the others.
 
     `not_reached` are those behind a failure for want of memory in the first iteration.
+    `collectives` were not executed, as there is no process group; waits for them do not count.
     """
 
     executed: int
@@ -48,6 +61,8 @@ class Coverage:
     skipped: int
     reasons: Sequence[Reason] = ()
     not_reached: int = 0
+    collectives: int = 0
+    unexecuted: Sequence[Unexecuted] = ()
 
     @property
     def total(self) -> int:

@@ -54,11 +54,11 @@ def filler(
     if dtype.is_floating_point:
         return _uniform(dtype, device, shape, requirement, seed)
     if dtype is torch.bool:
-        low, high = (0, 1) if requirement is None else _integers_of(requirement, torch.uint8)
+        low, high = (0, 1) if requirement is None else integers_of(requirement, torch.uint8)
         return _integers(dtype, device, min(low, 1), min(high, 1), seed)
     if requirement is None or requirement.drawn_from == (None, None):
         return torch.Tensor.zero_ if dtype in INTEGERS else _zero
-    return _integers(dtype, device, *_integers_of(requirement, dtype), seed)
+    return _integers(dtype, device, *integers_of(requirement, dtype), seed)
 
 
 def enforce(tensor: torch.Tensor, requirement: Requirement) -> None:
@@ -120,7 +120,7 @@ def _uniform(
     requirement: Requirement | None,
     seed: int,
 ) -> Filler:
-    low, high = _floats_of(dtype, shape, requirement)
+    low, high = floats_of(dtype, shape, requirement)
     generator = _generator_of(device)
 
     def draw(tensor: torch.Tensor) -> None:
@@ -129,7 +129,7 @@ def _uniform(
     return draw if dtype in _RANDOM_FLOATS else partial(_through, torch.float32, draw)
 
 
-def _floats_of(
+def floats_of(
     dtype: torch.dtype, shape: tuple[int, ...], requirement: Requirement | None
 ) -> tuple[float, float]:
     if requirement is None:
@@ -160,7 +160,7 @@ def _through(wide: torch.dtype, draw: Filler, tensor: torch.Tensor) -> None:
     _assign(tensor, values)
 
 
-def _integers_of(requirement: Requirement, dtype: torch.dtype) -> tuple[int, int]:
+def integers_of(requirement: Requirement, dtype: torch.dtype) -> tuple[int, int]:
     """Bounds that the type can hold; an open side ends at 0, or at the other bound."""
     low, high = requirement.drawn_from
     low = min(0, high or 0) if low is None else low
@@ -174,7 +174,7 @@ def _integers_of(requirement: Requirement, dtype: torch.dtype) -> tuple[int, int
     return min(max(least, limits.min), largest), min(max(greatest, limits.min), largest)
 
 
-def _arranged(count: int, requirement: Requirement) -> torch.Tensor:
+def arranged(count: int, requirement: Requirement) -> torch.Tensor:
     """Values in an order: rising evenly through the range, or falling with a given sum."""
     low, high = requirement.drawn_from
     if requirement.total is None:
@@ -189,7 +189,7 @@ def _arranged(count: int, requirement: Requirement) -> torch.Tensor:
 
 
 def _arrange(requirement: Requirement, tensor: torch.Tensor) -> None:
-    _assign(tensor, _arranged(tensor.numel(), requirement).reshape(tensor.shape))
+    _assign(tensor, arranged(tensor.numel(), requirement).reshape(tensor.shape))
 
 
 def _shares(total: int, count: int) -> torch.Tensor:

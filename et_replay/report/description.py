@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,14 @@ import numpy as np
 
 from et_replay.events import Action
 from et_replay.execution_trace import Node
-from et_replay.program import Mode, Program, StorageKind, allocation_events, windows
+from et_replay.program import (
+    Mode,
+    Program,
+    StorageKind,
+    allocation_events,
+    annotation_spans,
+    windows,
+)
 from et_replay.program.nesting import nest
 
 _ROUNDING = 512
@@ -28,6 +36,15 @@ class WindowContent:
     """A window and how many operations it holds."""
 
     name: str
+    operations: int
+
+
+@dataclass(frozen=True)
+class AnnotationContent:
+    """An annotation that `count` places of the window have, and the operations within these."""
+
+    name: str
+    count: int
     operations: int
 
 
@@ -71,6 +88,7 @@ class Description:
     node_ids: tuple[int, int]
     operations: int
     operators: Sequence[tuple[str, int]]
+    annotations: Sequence[AnnotationContent]
     device: str
     devices: Sequence[str]
     tensors: int
@@ -97,6 +115,7 @@ def describe(program: Program) -> Description:
         node_ids=program.node_ids,
         operations=len(program.operations),
         operators=names.most_common(),
+        annotations=_annotations(program),
         device=program.device,
         devices=sorted({storage.device for storage in storages}),
         tensors=len(program.tensors),
@@ -107,6 +126,21 @@ def describe(program: Program) -> Description:
         obstacles=_obstacles(program),
         notes=(*trace.notes, *program.notes),
     )
+
+
+def _annotations(program: Program) -> list[AnnotationContent]:
+    """List what --subgraph can name, most operations first; but for the window itself."""
+    trace, window = program.trace, program.window
+    operations = [window.begin + place for place in nest(trace, window).top_level()]
+    counts: Counter[str] = Counter()
+    within: Counter[str] = Counter()
+    for span in annotation_spans(trace, window):
+        if (span.begin, span.end) == (window.begin, window.end):
+            continue
+        counts[span.name] += 1
+        within[span.name] += bisect_left(operations, span.end) - bisect_left(operations, span.begin)
+    found = [AnnotationContent(name, count, within[name]) for name, count in counts.items()]
+    return sorted(found, key=lambda each: -each.operations)
 
 
 def _share(program: Program, kind: StorageKind) -> StorageShare:
@@ -144,5 +178,5 @@ def _obstacle(node: Node) -> str:
     if node.is_collective:
         return "collective; needs a process group"
     if namespace and namespace not in _OWN_NAMESPACES:
-        return f"from the library {namespace!r}, which must be there when the trace is replayed"
+        return f"from the library {namespace!r}; --import the module that registers it"
     return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from et_replay.report.description import Description, Obstacle, Peak
+from et_replay.report.description import AnnotationContent, Description, Obstacle, Peak
 from et_replay.report.document import JsonObject
 from et_replay.report.table import fields, section, table
 from et_replay.units import format_bytes
@@ -22,6 +22,9 @@ def info_text(description: Description) -> str:
         rows.append((f"and {len(description.operators) - _SHOWN} more", ""))
     title = f"Operators ({len(description.operators)} names)"
     parts.append(section(title, table(("operator", "count"), rows, right=("count",))))
+    if description.annotations:
+        title = f"Annotations ({len(description.annotations)} names), for --subgraph"
+        parts.append(section(title, _annotations(description.annotations)))
     if description.obstacles:
         parts.append(section("Cannot run from the trace alone", _obstacles(description.obstacles)))
     return "\n".join(parts)
@@ -38,6 +41,10 @@ def info_object(description: Description) -> JsonObject:
         "window_node_ids": list(description.node_ids),
         "operations": {"total": description.operations},
         "operators": [{"name": name, "count": count} for name, count in description.operators],
+        "annotations": [
+            {"name": each.name, "count": each.count, "operations": each.operations}
+            for each in description.annotations
+        ],
         "device": description.device,
         "devices": list(description.devices),
         "tensors": description.tensors,
@@ -100,6 +107,13 @@ def _peak(peak: Peak) -> str:
 def _some(texts: Sequence[str]) -> str:
     more = len(texts) - _SHOWN
     return "\n".join([*texts[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _annotations(annotations: Sequence[AnnotationContent]) -> str:
+    rows = [(a.name, str(a.count), str(a.operations)) for a in annotations[:_SHOWN]]
+    if len(annotations) > _SHOWN:
+        rows.append((f"and {len(annotations) - _SHOWN} more", "", ""))
+    return table(("annotation", "count", "operations"), rows, right=("count", "operations"))
 
 
 def _obstacles(obstacles: Sequence[Obstacle]) -> str:

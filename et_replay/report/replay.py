@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from et_replay.errors import OutOfMemoryError
 from et_replay.explain import Explanation, Option
 from et_replay.program import Mode
-from et_replay.replay.result import Outcome, ReplayResult
+from et_replay.replay.result import Outcome, Reason, ReplayResult
 from et_replay.report.document import JsonObject, failure_object
 from et_replay.report.explanation import (
     explanation_object,
@@ -49,8 +49,8 @@ def replay_text(
         parts.append(section(str(failure), _failure_text(result, failure)))
     if ways_out:
         parts.append(way_out_text(ways_out))
-    if result.coverage.reasons:
-        parts.append(section("Operations not executed as recorded", _reasons_text(result)))
+    if shown := [r for r in result.coverage.reasons if verbose or not r.configured]:
+        parts.append(section("Operations not executed as recorded", _reasons_text(shown)))
     return "\n".join(parts)
 
 
@@ -84,9 +84,14 @@ def replay_object(
                 "count": reason.count,
                 "outcome": reason.outcome.value,
                 "reason": reason.reason,
+                "configured": reason.configured,
             }
             for reason in coverage.reasons
         ],
+        "collectives": {
+            "count": coverage.collectives,
+            "time": "absent" if coverage.collectives else None,
+        },
         "iteration_time_ns": list(result.iteration_times),
         "operation_times": operation_times_object(result.operation_times),
         "peak_allocated_bytes": memory.allocated,
@@ -126,6 +131,15 @@ def _summary(result: ReplayResult) -> Iterator[tuple[str, str]]:
         f"{coverage.substituted} substituted, {coverage.skipped} skipped"
         + (f", {coverage.not_reached} not reached" if coverage.not_reached else ""),
     )
+    if configured := [reason for reason in coverage.reasons if reason.configured]:
+        count, names = sum(reason.count for reason in configured), len({r.name for r in configured})
+        yield "Left out", f"{count} operations of {names} names, as the configuration says"
+    if coverage.collectives:
+        yield (
+            "Collectives",
+            f"{coverage.collectives} not executed, as there is no process group: "
+            "their buffers live until they are complete, their time is absent",
+        )
     yield "Time", _time_text(result)
     yield (
         "Peak memory",
@@ -194,10 +208,10 @@ def _flushes_text(result: ReplayResult) -> str:
     )
 
 
-def _reasons_text(result: ReplayResult) -> str:
+def _reasons_text(reasons: Sequence[Reason]) -> str:
     return table(
         ("operator", "count", "outcome", "reason"),
-        [(r.name, str(r.count), r.outcome.value, r.reason) for r in result.coverage.reasons],
+        [(r.name, str(r.count), r.outcome.value, r.reason) for r in reasons],
         right=("count",),
     )
 

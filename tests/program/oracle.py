@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from program.oracle_nodes import Sight, call_of
+from program.oracle_nodes import Sight, call_of, waits_of
 
 BEGIN, END = 0, 1
 NO_ACCELERATOR = ("", "cpu", "meta")
@@ -68,6 +68,26 @@ class Reading:
         self._last_sight: dict[int, tuple[Sight, Generation | None]] = {}
         for now in range(len(self.timeline)):
             self._advance(now)
+        for record, wait in waits_of(document["nodes"]).items():
+            self._hold(self.position.get(record, -1), self.position.get(wait, -1))
+
+    def _hold(self, record: int, wait: int) -> None:
+        """Let what the operation around a collective's record shows live until the wait for it."""
+        if record < 0 or wait < 0:
+            return
+        start = self.operations[self.operation(record)]
+        for generation in self.generations:
+            sight = next((sight for at, sight in generation.sights if at == start), None)
+            if sight is not None and not self._is_recycled(generation, wait):
+                generation.sights.append((wait, sight))
+
+    def _is_recycled(self, generation: Generation, position: int) -> bool:
+        """Tell whether the id of `generation` names another storage by then: it was free."""
+        return any(
+            each.birth > generation.birth and self.operation(each.owner) <= self.operation(position)
+            for each in self.generations
+            if each.storage_id == generation.storage_id and each.device == generation.device
+        )
 
     def parents(self, position: int) -> Iterator[int]:
         """Yield the positions of a node's ancestors inside the window, nearest first."""

@@ -114,3 +114,19 @@ def call_of(node: dict[str, Any]) -> Call:
         outputs=outputs,
         storage_argument="Storage" in kinds,
     )
+
+
+def waits_of(nodes: list[dict[str, Any]]) -> dict[int, int]:
+    """Map the id of each collective's record to that of the record that waits for it."""
+    pending: dict[Any, int] = {}
+    found: dict[int, int] = {}
+    for node in sorted(nodes, key=lambda node: node["id"]):
+        if node["name"] != "record_param_comms":
+            continue
+        inputs = node["inputs"]
+        values = inputs if isinstance(inputs, list) else inputs["values"]
+        if "wait" not in values:
+            pending[str(values[1])] = node["id"]
+        elif str(values[0]) in pending:
+            found[pending.pop(str(values[0]))] = node["id"]
+    return found

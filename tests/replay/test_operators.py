@@ -101,7 +101,10 @@ def test_without_a_schema_the_arguments_decide(other: TensorRef | float, expecte
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        ("fbgemm::permute(Tensor x) -> Tensor", "operators of namespace fbgemm are not loaded"),
+        (
+            "fbgemm::permute(Tensor x) -> Tensor",
+            "torch has no operator fbgemm::permute; --import the module that registers it",
+        ),
         ("aten::no_such_thing(Tensor x) -> Tensor", "has no operator aten::no_such_thing"),
         (
             "aten::mm.odd(Tensor self, int n) -> Tensor",

@@ -245,8 +245,10 @@ def test_the_object_has_the_documented_keys() -> None:
                 "count": 2,
                 "outcome": "substituted",
                 "reason": "generated kernel (triton)",
+                "configured": False,
             }
         ],
+        "collectives": {"count": 0, "time": None},
         "iteration_time_ns": [22_400_000, 21_000_000, 25_000_000],
         "operation_times": [],
         "peak_allocated_bytes": 3_221_225_472,

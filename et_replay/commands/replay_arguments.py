@@ -1,0 +1,203 @@
+"""The options of `et_replay [replay]`, for a parser."""
+
+from __future__ import annotations
+
+import argparse
+
+from et_replay.commands import options
+from et_replay.explain.explanation import Moment
+from et_replay.program import Mode
+
+DEFAULT_WORKSPACE = -1
+"""Stands for the size that the trace itself suggests."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a replay."""
+    options.add_input(parser)
+    parser.add_argument(
+        "--node",
+        type=options.integer(0),
+        metavar="ID",
+        help="replay the operator of this node alone, whatever encloses it",
+    )
+    _add_device(parser)
+    _add_memory(parser)
+    _add_allocator(parser)
+    _add_iterations(parser)
+    _add_operators(parser)
+    _add_files(parser)
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="all operators' times; of what is explained, also a picture of each segment: what is "
+        "used and what is free",
+    )
+    options.add_output(parser, "all that is written")
+
+
+def _add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        type=options.device,
+        default="auto",
+        metavar="NAME",
+        help="auto (cuda where there is one, else cpu), cuda, cuda:N, cpu, or meta, which computes "
+        "shapes only; on cpu and meta the device memory is simulated (default: auto)",
+    )
+    parser.add_argument(
+        "--cpu", dest="device", action="store_const", const="cpu", help="short for --device cpu"
+    )
+
+
+def _add_iterations(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--warmup",
+        "--warmup-iter",
+        type=options.integer(0),
+        default=1,
+        metavar="N",
+        help="iterations before the measured ones (default: 1)",
+    )
+    parser.add_argument(
+        "--iterations",
+        "--iter",
+        type=options.integer(1),
+        default=3,
+        metavar="N",
+        help="measured iterations (default: 3)",
+    )
+    parser.add_argument(
+        "--operator-times",
+        action=argparse.BooleanOptionalAction,
+        help="take the time of each operation, in three more iterations after the measured ones "
+        "(default: on cuda only)",
+    )
+
+
+def _add_operators(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--on-unsupported",
+        choices=("substitute", "skip", "fail"),
+        default="substitute",
+        help="what to do for an operator that cannot run here: let its outputs appear with their "
+        "recorded shapes, leave it out, or stop (default: substitute)",
+    )
+    options.add_run_kernels(parser)
+    options.add_imports(parser)
+    parser.add_argument(
+        "--seed",
+        type=options.integer(0),
+        default=0,
+        metavar="N",
+        help="seed of all values (default: 0)",
+    )
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    options.add_page(parser)
+    parser.add_argument(
+        "--config",
+        type=options.path,
+        metavar="FILE.json",
+        help="modules to import and operators to leave out: "
+        '{"import": ["module"], "skip": [{"operator": "fbgemm::*", "reason": "why"}]}',
+    )
+    parser.add_argument(
+        "--update-config",
+        type=options.path,
+        metavar="FILE.json",
+        help="write such a file: what --config says, and all that this replay could not execute",
+    )
+    parser.add_argument(
+        "--profile",
+        type=options.ending(".json", ".json.gz"),
+        metavar="FILE.json",
+        help="write a Kineto trace of one further iteration, with a mark for each operation, for "
+        "chrome://tracing or Perfetto",
+    )
+    parser.add_argument(
+        "--execution-trace",
+        type=options.ending(".json", ".json.gz"),
+        metavar="FILE.json",
+        help="write an execution trace of one further iteration, which can be replayed in its turn",
+    )
+    parser.add_argument(
+        "--dump",
+        type=options.ending(".py"),
+        metavar="FILE.py",
+        help="instead of replaying, write a Python file that does, with PyTorch alone: to report a "
+        "fault of an operator (with --node) or of a part of a model (with --subgraph)",
+    )
+
+
+def _add_memory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tensor-allocation-mode",
+        choices=[mode.value for mode in Mode],
+        default=Mode.PRE_ALLOCATE.value,
+        metavar="pre|lazy|stalloc",
+        help="pre: inputs exist before the first iteration, as in the original job; lazy: every "
+        "storage is allocated before its first use and freed after its last; stalloc: as lazy, at "
+        "addresses planned ahead of time (default: pre)",
+    )
+    parser.add_argument(
+        "--enable-lazy-tensor-allocation",
+        dest="tensor_allocation_mode",
+        action="store_const",
+        const=Mode.LAZY_ALLOCATE.value,
+        help="short for --tensor-allocation-mode lazy",
+    )
+    parser.add_argument(
+        "--plan",
+        metavar="FILE",
+        help="the plan that stalloc serves, from et_replay plan (default: one made for the trace)",
+    )
+    parser.add_argument(
+        "--device-memory-threshold",
+        type=options.share,
+        default=1.0,
+        metavar="F",
+        help="lazy mode: share of the device memory above which everything that the next operation "
+        "does not need is freed, to be created again when needed (default: 1, never)",
+    )
+    parser.add_argument(
+        "--device-memory",
+        type=options.size,
+        metavar="SIZE",
+        help="capacity of the device, such as 24GiB (default: 80GiB if simulated, else all of it)",
+    )
+    options.add_other_memory(parser)
+    parser.add_argument(
+        "--library-workspace",
+        nargs="?",
+        type=options.size_or_none,
+        const=DEFAULT_WORKSPACE,
+        default=0,
+        metavar="SIZE",
+        help="add memory that libraries such as cuBLAS take and no trace records; without SIZE "
+        "32MiB a thread that runs matrix products on cuda, nothing on other devices",
+    )
+
+
+def _add_allocator(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--allocator",
+        metavar="NAME[:SETTINGS]",
+        help="the allocator, with settings in PYTORCH_ALLOC_CONF's syntax; et_replay compare "
+        "--help lists them; on cuda one serves in place of PyTorch's own, whose name is torch "
+        "there (default: native, on cuda torch, in mode stalloc that; of a history, as recorded)",
+    )
+    parser.add_argument(
+        "--memory-fraction",
+        type=options.share,
+        metavar="F",
+        help="for a history: what share of the device memory PyTorch may hold, as "
+        "torch.cuda.set_per_process_memory_fraction sets it (default: all)",
+    )
+    parser.add_argument(
+        "--explain",
+        choices=[moment.value for moment in Moment],
+        default=Moment.FAILURE.value,
+        help="what to explain: a request that runs out of memory, or the peak (default: oom)",
+    )

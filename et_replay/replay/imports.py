@@ -1,0 +1,29 @@
+"""Names of modules in, their operators registered with torch out."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+
+from et_replay.errors import UsageError
+
+
+def import_modules(names: Iterable[str]) -> None:
+    """Import what registers operators of other libraries; raises UsageError naming what fails.
+
+    The names come from the user alone, never from a trace: importing runs code.
+    """
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            missing = "" if error.name == name else f", which needs {error.name}"
+            raise UsageError(
+                f"--import {name}{missing}: there is no such module here; install it, or add its"
+                " folder to PYTHONPATH."
+            ) from error
+        except (Exception, SystemExit) as error:  # a module may do anything as it is imported
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise UsageError(
+                f"--import {name} failed: {type(error).__name__}{f': {reason}' if reason else ''}."
+            ) from error
