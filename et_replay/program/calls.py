@@ -1,20 +1,22 @@
 """A top-level operator in, the recorded calls that replay executes for it out.
 
-Executing an operator re-creates what it returns. Two kinds of operator hide something that the rest
-of the program needs, so replay executes the calls below them instead, which is what the original
-job did as well:
+Executing an operator re-creates what it returns. Three kinds of operator hide something that the
+rest of the program needs, so replay executes the calls below them instead, which is what the
+original job did as well:
 
 * Composite operators of an autograd job: `aten::layer_norm` returns one tensor, but the backward
   pass takes the mean and the deviation that `aten::native_layer_norm` below it put out.
 * Autocast: `aten::linear` on float tensors calls `aten::to`, whose results later calls share
   through the autocast cache, and then itself on bfloat16 tensors. Executed as such it would
   compute, and allocate, in float.
+* Tensor subclasses (jagged nested tensors, DTensor): an operator on them shows tensors without
+  storage, and is Python code that calls operators on the tensors inside.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from itertools import islice, takewhile
 
@@ -23,6 +25,7 @@ from et_replay.program.nesting import Nesting
 from et_replay.program.program import Call
 
 _ALLOCATES = re.compile(r"aten::(new_)?(empty|zeros|ones|full)(_like|_strided|_permuted)?")
+_PYTHON = "PythonSubclass"
 
 
 class CallChooser:
@@ -32,6 +35,7 @@ class CallChooser:
         self._nesting = nesting
         self._generations = generations
         self._last_use = _last_uses(nesting, generations)
+        self._run_by_python = [i for i, node in enumerate(nesting.nodes) if node.name == _PYTHON]
         self._births = sorted(
             (place, storage) for storage, place in enumerate(generations.places) if place >= 0
         )
@@ -50,11 +54,19 @@ class CallChooser:
         while pending:
             i = pending.pop()
             children = list(self._nesting.children(i)) if self._nesting.last[i] > i else []
-            if children and self._hides_something(i, children) and self._is_composite(i, children):
+            if self._is_of_subclass(i) or (
+                children and self._hides_something(i, children) and self._is_composite(i, children)
+            ):
                 pending.extend(reversed(children))
             else:
                 chosen.append(whole if i == top_level else self.call(i))
         return whole, tuple(chosen)
+
+    def _is_of_subclass(self, i: int) -> bool:
+        """Tell whether Python ran call `i`: then the dispatcher's label for that is below it."""
+        next_one = bisect_right(self._run_by_python, i)
+        places = self._run_by_python
+        return next_one < len(places) and places[next_one] <= self._nesting.last[i]
 
     def _hides_something(self, i: int, children: list[int]) -> bool:
         schema = self._nesting.nodes[i].op_schema

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from et_replay.execution_trace import Node, TensorRef, Value, tensors
-from et_replay.replay.constants import DeviceMap, constant
+from et_replay.execution_trace import Node, Opaque, TensorRef, Value, tensors
+from et_replay.replay.constants import COMPLEX, DeviceMap, constant
 from et_replay.replay.operators import Unresolvable, base_name
 from et_replay.replay.signature import Parameter, argument_names, parameters
 
@@ -119,6 +119,8 @@ class _Binder:
             self.constants[name] = self._can_pin() or None
         else:
             self.constants[name] = constant(parameter, value, self.device)
+            if isinstance(value, Opaque) and value.kind == COMPLEX:
+                self.notes.append(f"{name} was a complex number, which no trace holds: it is 1j")
 
     def _add_tensor(self, name: str, value: Value, index: int) -> None:
         if not isinstance(value, TensorRef):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from et_replay.execution_trace import TensorRef, Value, tensors
 from et_replay.replay.operators import has_mask
@@ -42,6 +44,7 @@ def _at(shape: Sequence[int], dimension: int, otherwise: int) -> int:
 
 
 _FLOATS = ("float", "double", "c10::Half", "c10::BFloat16")
+_FRACTIONAL = re.compile(r"float|double|c10::(Half|BFloat16|Float\w+|complex<.*>)")
 
 Bound = Requirement | list[Requirement | None] | None
 Bounder = Callable[[Arguments], Bound]
@@ -56,10 +59,19 @@ def within(low: float, high: float) -> Bounder:
 
 
 def divisor(call: Arguments) -> Bound:
-    """An integer by which a host cannot divide if it is 0; floats may be anything."""
+    """An integer by which a host cannot divide if it is 0, where the result is one as well.
+
+    What has fractions may be anything.
+    """
     other = call.values.get("other")
-    is_float = isinstance(other, TensorRef) and other.dtype in _FLOATS
-    return None if is_float else Requirement(1, likely=(1, 8))
+    if isinstance(other, TensorRef) and _FRACTIONAL.fullmatch(other.dtype):
+        return None
+    whole = not any(_FRACTIONAL.fullmatch(output.dtype) for output in call.outputs)
+    return Requirement(1 if whole else None, likely=(1, 8))
+
+
+def positive_definite(name: str) -> Bounder:
+    return lambda call: Requirement(matrix=call.size(name, -1))
 
 
 def likely(low: float, high: float) -> Bounder:
@@ -184,13 +196,16 @@ def sections(call: Arguments) -> Bound:
     """The number of pieces that were recorded, or where they begin."""
     if call.shape("tensor_indices_or_sections") == ():
         return Requirement(len(call.outputs), len(call.outputs))
-    return Requirement(0, call.size("self", call.integer("dim")), even=True)
+    dimension = call.integer("dim")
+    ends = accumulate(_at(piece.shape, dimension, 0) for piece in call.outputs)
+    return Requirement(0, call.size("self", dimension), exact=tuple(ends)[:-1])
 
 
 def segments(call: Arguments) -> Bound:
-    rows = len(call.shape("lengths")) - 1
-    size, count = call.size("data", rows), max(call.size("lengths", -1), 1)
-    return Requirement(0, total=size * (call.numel("lengths") // count))
+    """Lengths along the dimension of `data` that comes after those that both have in common."""
+    dimension = len(call.shape("lengths")) - 1
+    rows = math.prod(call.shape("lengths")[:-1])
+    return Requirement(0, total=call.size("data", dimension), rows=rows)
 
 
 def bags(call: Arguments) -> Bound:
@@ -201,7 +216,8 @@ def bags(call: Arguments) -> Bound:
 
 
 def bag_numbers(call: Arguments) -> Bound:
-    return Requirement(0, max(call.size("bag_size", 0) - 1, 0), even=True)
+    """The bag of each index; a bag has a row in `grad`."""
+    return replace(below(call.size("grad", 0)), even=True)
 
 
 def boundaries(name: str, dimension: int) -> Bounder:

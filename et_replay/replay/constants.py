@@ -20,6 +20,9 @@ _CODES: dict[str, Callable[[int], Any]] = {
     "LayoutType": dtypes.layout,
     "MemoryFormatType": dtypes.memory_format,
 }
+COMPLEX = "ComplexDouble"
+"""What a trace has in the place of a complex number: only this name."""
+
 _INTEGERS = ("IntType", "SymIntType", "SymBoolType")
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "NumberType": lambda value: value,
@@ -33,9 +36,12 @@ def constant(parameter: Parameter, value: Value, device: DeviceMap) -> Any:
     """Convert `value` for `parameter`; `device` maps recorded device names to devices here.
 
     Raises Unresolvable naming the parameter if `value` is not of its type, or not in the trace. A
-    stream becomes None: a replay has one.
+    stream becomes None: a replay has one. A complex number becomes the imaginary unit, by which
+    products neither grow nor shrink.
     """
     if isinstance(value, Opaque):
+        if value.kind == COMPLEX and parameter.kind == "NumberType":
+            return 1j
         if parameter.optional or parameter.kind == "StreamObjType":
             return None
         raise Unresolvable(

@@ -57,9 +57,8 @@ _BY_NAME = {alias: name for _, name, aliases in _TYPES for alias in aliases}
 _BY_CODE = {code: name for code, name, _ in _TYPES}
 
 
-_QUANTISED = frozenset(
-    getattr(torch, name) for name in ("qint8", "quint8", "qint32", "quint4x2", "quint2x4")
-)
+_QUANTISED = frozenset((torch.qint8, torch.quint8, torch.qint32))
+_PACKED_QUANTISED = frozenset((torch.quint4x2, torch.quint2x4))
 
 
 def torch_dtype(name: str) -> torch.dtype | None:
@@ -68,13 +67,20 @@ def torch_dtype(name: str) -> torch.dtype | None:
     return found if isinstance(found, torch.dtype) else None
 
 
-def is_stood_for_by_bytes(name: str) -> bool:
+def is_quantised(dtype: torch.dtype) -> bool:
+    """Tell whether tensors of this type have a scale and a zero point."""
+    return dtype in _QUANTISED
+
+
+def is_stood_for_by_bytes(name: str, device_type: str) -> bool:
     """Tell whether tensors of this type are created as raw bytes, as torch can make no others.
 
-    Those are types that this torch lacks, and quantised ones: their scales are not in a trace.
+    Those are types that this torch lacks, packed quantised ones, and on meta all quantised ones.
     """
     dtype = torch_dtype(name)
-    return dtype is None or dtype in _QUANTISED
+    if dtype is None or dtype in _PACKED_QUANTISED:
+        return True
+    return dtype in _QUANTISED and device_type == "meta"
 
 
 def scalar_type(code: int) -> torch.dtype | None:

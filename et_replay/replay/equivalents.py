@@ -152,6 +152,35 @@ def _unpinned(overload: OpOverload, device_type: str, node: Node) -> Equivalent 
     return None if pinned else lambda tensor, *args, **kwargs: tensor.clone()
 
 
+def _trained_bag(overload: OpOverload, device_type: str, node: Node) -> Equivalent | None:
+    """A bag whose weights get no gradient, as in a replay, returns less for a backward pass."""
+    results = list(tensors(node.outputs))
+    if len(results) < 2 or 0 in results[1].shape:
+        return None
+
+    def bag(weight: torch.Tensor, *args: Any) -> Any:
+        *given, padding = args if len(args) == _BAG_ARGUMENTS else (*args, None)
+        rows = weight.shape[0]
+        padding = -1 if padding is None else padding + rows * (padding < 0)
+        arguments: Any = (weight, *given, padding)
+        return torch._embedding_bag(*arguments)
+
+    return bag
+
+
+def _with_gradients(overload: OpOverload, device_type: str, node: Node) -> Equivalent | None:
+    """Return what a backward pass takes, if the job's call did: it does so by the grad mode."""
+    results = list(tensors(node.outputs))
+    if not results or not results[-1].defined:
+        return None
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch.enable_grad():
+            return overload(*args, **kwargs)
+
+    return run
+
+
 def _masked_put(overload: OpOverload, device_type: str, node: Node) -> Equivalent | None:
     """Write as many rows as were recorded: a mask with made-up values has others."""
     values = dict(zip(argument_names(node.op_schema), node.inputs, strict=False))
@@ -248,10 +277,14 @@ _LACKING_PARTS = (
     "|slow_conv3d|thnn_conv2d)"
 )
 
-# Made-up values fail assertions, and one stream has no other to wait for.
+_BAG_ARGUMENTS = 8  # besides the weights, the index of padding included
+
+# Made-up values fail assertions, one stream has no other to wait for, nothing gets a gradient.
 _EVERYWHERE: tuple[tuple[str, Factory], ...] = (
     ("aten::(record_stream|_assert_async|_assert_scalar)", _nothing),
     ("aten::_?pin_memory", _unpinned),
+    ("aten::embedding_bag", _trained_bag),
+    ("aten::mkldnn_rnn_layer", _with_gradients),
     ("aten::_?(unsafe_)?index_put(_impl)?_?", _masked_put),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -25,6 +26,18 @@ _META_KEYS = (
     "CompositeExplicitAutogradNonFunctional",
 )
 _DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA", "hip": "CUDA", "privateuseone": "PrivateUse1"}
+# Tensors that are not laid out by strides, or have a scale, have kernels of their own.
+_KINDS_OF_TENSORS = ("Quantized", "Sparse", "SparseCsr", "Mkldnn", "NestedTensor")
+
+# Modules of torch that define operators which `import torch` does not.
+_DEFINED_BY = {
+    "ao": "torch._functorch._activation_offloading.offload_ops",
+    "prims": "torch._prims",
+    "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
+    "rngprims": "torch._prims.rng_prims",
+    "torch_attn": "torch.nn.attention.varlen",
+    "torch_nn": "torch.nn.modules.linear_cross_entropy",
+}
 
 # Operators whose result shapes depend on the values of their inputs. `is_data_dependent` adds those
 # that do so for some arguments.
@@ -109,6 +122,9 @@ def _by_names(qualified: str, overload: str, names: Sequence[str]) -> OpOverload
 
 def _packet(qualified: str) -> OpOverloadPacket:
     namespace, _, name = qualified.partition("::")
+    if namespace in _DEFINED_BY:
+        with contextlib.suppress(ImportError):  # an older torch, which cannot have recorded it
+            importlib.import_module(_DEFINED_BY[namespace])
     packet = getattr(getattr(torch.ops, namespace), name, None) if name.isidentifier() else None
     if isinstance(packet, OpOverloadPacket):
         return packet
@@ -163,7 +179,10 @@ def _fits(parameter: Parameter, value: Value) -> bool:
 
 @cache
 def has_kernel(overload: OpOverload, device_type: str) -> bool:
-    """Tell whether torch can run `overload` on a device, by a kernel for it or a composite one."""
+    """Tell whether torch can run `overload` on a device, by a kernel for it or a composite one.
+
+    A kernel for sparse or quantised tensors alone counts: who recorded the call had such tensors.
+    """
     schema = overload._schema
     name = f"{schema.name}.{schema.overload_name}".removesuffix(".")
     if not torch._C._dispatch_has_kernel(name):
@@ -172,8 +191,22 @@ def has_kernel(overload: OpOverload, device_type: str) -> bool:
         importlib.import_module("torch._meta_registrations")
         has = torch._C._dispatch_has_kernel_for_dispatch_key
         return any(has(name, key) for key in _META_KEYS)
+    has_computed = torch._C._dispatch_has_computed_kernel_for_dispatch_key
+    return any(has_computed(name, key) for key in _kernel_keys(device_type))
+
+
+@cache
+def _kernel_keys(device_type: str) -> tuple[str, ...]:
     key = _DISPATCH_KEYS.get(device_type, device_type.upper())
-    return bool(torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, key))
+    return (key, *(kind + key for kind in _KINDS_OF_TENSORS if _is_key(kind + key)))
+
+
+def _is_key(name: str) -> bool:
+    try:
+        torch._C._dispatch_key_parse(name)
+    except RuntimeError:
+        return False
+    return True
 
 
 def is_data_dependent(overload: OpOverload, node: Node) -> bool:

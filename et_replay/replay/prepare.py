@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from et_replay.program.schedule import Mode
 from et_replay.replay.arguments import BoundCall, bind
 from et_replay.replay.configuration import Skip, reason_to_skip
 from et_replay.replay.contents import Contents
+from et_replay.replay.copied_values import pass_back
 from et_replay.replay.drift import steady_storages
 from et_replay.replay.dtypes import is_stood_for_by_bytes
 from et_replay.replay.equivalents import executable
@@ -77,6 +79,7 @@ class Preparer:
     def prepare(self, mode: Mode) -> Prepared:
         """Prepare all operations; raises ReplayError for one that cannot run, by policy."""
         operations = [self._operation(operation) for operation in self._program.operations]
+        pass_back(self._program, self._contents.requirements)
         keep = mode is Mode.PRE_ALLOCATE
         permanent = permanent_slots(self._program, operations) if keep else set()
         assign_clearing(self._program, operations, permanent)
@@ -102,6 +105,8 @@ class Preparer:
         )
 
     def _add_calls(self, prepared: PreparedOperation, operation: Operation) -> None:
+        if operation.calls != (operation.call,):
+            self._add_demands(operation.call)
         for call in operation.calls:
             try:
                 prepared.calls.append(self._call(prepared, call))
@@ -110,6 +115,11 @@ class Preparer:
                     prepared.calls = [self._call(prepared, operation.call)]
                     return
                 self._give_up(prepared, call, str(error))
+
+    def _add_demands(self, call: Call) -> None:
+        """Note what a call demands of its inputs, though those below it run in its place."""
+        with contextlib.suppress(Unresolvable):
+            self._contents.add_call(call, requirements(call.node, resolve(call.node)))
 
     def _can_run_whole(self, operation: Operation) -> bool:
         try:
@@ -128,7 +138,7 @@ class Preparer:
             return stand_in(call.outputs)
         overload = resolve(call.node)
         kind = self._kind(call)
-        _refuse_unplayable(call.node)
+        _refuse_unplayable(call.node, kind)
         recorded, found = recorded_name(call.node), full_name(overload)
         if recorded not in ("", found):
             reason = f"torch has no operator {recorded}; {found} ran"
@@ -259,12 +269,12 @@ class Preparer:
         return next(iter(kinds)) if kinds and kind not in kinds else kind
 
 
-def _refuse_unplayable(node: Node) -> None:
+def _refuse_unplayable(node: Node, kind: str) -> None:
     """Raise Unresolvable for what must not, or cannot, run in the form that was recorded."""
     if node.name in _TOUCH_FILES:
         raise Unresolvable("it reads or writes files, and those of the job are not here")
     for ref in tensors((*node.inputs, *node.outputs)):
-        if ref.defined and is_stood_for_by_bytes(ref.dtype):
+        if ref.defined and is_stood_for_by_bytes(ref.dtype, kind):
             raise Unresolvable(f"tensors of type {ref.dtype} cannot be made from a trace")
 
 

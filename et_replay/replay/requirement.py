@@ -17,7 +17,9 @@ class Requirement:
 
     `likely` is a narrower range that made-up values are drawn from. With `even` these rise evenly
     through it, as offsets do. With `total` they fall and add up to it, as lengths do, the first
-    being the upper bound where there is one. Entries equal to `exempt` are valid wherever it lies.
+    being the upper bound where there is one; where there are several `rows`, in each of them. With
+    `exact` they are these. Entries equal to `exempt` are valid wherever it lies. `matrix` is the
+    size of square matrices that have to be positive definite, which a large diagonal makes them.
     """
 
     low: float | None = None
@@ -26,6 +28,9 @@ class Requirement:
     total: int | None = None
     likely: Interval | None = None
     exempt: float | None = None
+    rows: int = 1
+    exact: tuple[int, ...] = ()
+    matrix: int = 0
 
     @property
     def drawn_from(self) -> Interval:
@@ -36,7 +41,7 @@ class Requirement:
     @property
     def is_arranged(self) -> bool:
         """Whether made-up values have an order."""
-        return self.even or self.total is not None
+        return self.even or self.total is not None or bool(self.exact)
 
     @property
     def is_bounded(self) -> bool:
@@ -65,6 +70,9 @@ class Requirement:
             total,
             None if likely == _ANY else likely,
             self.exempt if self.exempt == other.exempt else None,
+            max(self.rows, other.rows),
+            self.exact or other.exact,
+            self.matrix or other.matrix,
         )
 
     def admits(self, tensor: torch.Tensor) -> bool:

@@ -77,6 +77,8 @@ RULES: tuple[Rule, ...] = (
     Rule(_NORMS, _VARIANCES, by.likely(0.5, 1.5)),
     Rule("_fused_.*", "state_steps", by.likely(1, 100)),
     Rule("lu_unpack|lu_solve", "LU_pivots", by.up_to("LU_data", -2)),
+    Rule("cholesky", "self", by.positive_definite("self")),
+    Rule("linalg_cholesky(_ex)?", "self", by.positive_definite("self")),
     Rule("linalg_ldl_solve", "pivots", by.up_to("LD", -1)),
     Rule("linalg_lu_solve", "pivots", by.up_to("LU", -1)),
     Rule("cov", "fweights", by.likely(1, 4)),

@@ -13,6 +13,7 @@ from et_replay.program.program import Program
 from et_replay.replay.contents import Contents
 from et_replay.replay.creation import Maker, bytes_needed, maker, view
 from et_replay.replay.prepared import Slots
+from et_replay.replay.sparse import is_sparse, recorded_entries, sparse_maker
 from et_replay.replay.target import Target
 
 
@@ -48,6 +49,8 @@ class TensorStore:
         self._target = target
         self._contents = contents
         self._seed = seed
+        some_sparse = any(map(is_sparse, program.tensors))
+        self._entries = recorded_entries(program) if some_sparse else {}
         self._recipes: dict[int, _Recipe] = {}
         self._last_created: dict[int, int] = {}
         self._of_storage: dict[int, list[int]] = defaultdict(list)
@@ -103,7 +106,12 @@ class TensorStore:
         device, needed = self._target.place(storage.device), bytes_needed(tensor)
         requirement = self._contents.requirements.get(tensor.storage)
         size, seed = max(storage.size, needed), self._seed + tensor.storage
-        make = maker(tensor, size, device, requirement, seed)
+        if is_sparse(tensor) and device.type != "meta":
+            make = sparse_maker(
+                tensor, self._entries.get((tensor.dtype, tensor.shape)), device, seed
+            )
+        else:
+            make = maker(tensor, size, device, requirement, seed)
         of_storage = self._of_storage[tensor.storage]
         saved = [slot for slot in of_storage if slot in self._contents.saved]
         if saved and device.type != "meta":

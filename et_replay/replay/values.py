@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -44,6 +45,29 @@ def filler(
 
     It fills tensors laid out otherwise than `shape` too, in their own order.
     """
+    draw = _filler(dtype, device, shape, requirement, seed)
+    if requirement is None or not requirement.matrix or draw is _leave:
+        return draw
+    return partial(_with_large_diagonal, draw, requirement.matrix)
+
+
+def _with_large_diagonal(draw: Filler, size: int, tensor: torch.Tensor) -> None:
+    """Make the square matrices that lie dense in `tensor` positive definite.
+
+    Each entry of the diagonal is larger than the sum of its row, whose entries are below 1.
+    """
+    draw(tensor)
+    if tensor.is_contiguous() and tensor.numel() % (size * size) == 0:
+        tensor.view(-1, size * size)[:, :: size + 1] += size
+
+
+def _filler(
+    dtype: torch.dtype,
+    device: torch.device,
+    shape: tuple[int, ...],
+    requirement: Requirement | None,
+    seed: int,
+) -> Filler:
     if device.type == "meta" or 0 in shape:
         return _leave
     if requirement is not None and requirement.is_arranged:
@@ -67,6 +91,8 @@ def enforce(tensor: torch.Tensor, requirement: Requirement) -> None:
     A mask of which a number of true entries is required gets these, and no others.
     """
     view = _without_repeats(tensor)
+    if view.dtype.is_complex:
+        return  # They have no order.
     if requirement.total is not None and requirement.counts(tensor):
         set_true(view, requirement.total * view.numel() // max(tensor.numel(), 1))
         return
@@ -175,7 +201,13 @@ def integers_of(requirement: Requirement, dtype: torch.dtype) -> tuple[int, int]
 
 
 def arranged(count: int, requirement: Requirement) -> torch.Tensor:
-    """Values in an order: rising evenly through the range, or falling with a given sum."""
+    """Values in an order: rising evenly through the range, falling with a given sum, or given."""
+    if requirement.rows > 1 and count % requirement.rows == 0:
+        row = arranged(count // requirement.rows, replace(requirement, rows=1))
+        return row.repeat(requirement.rows)
+    if requirement.exact:
+        given = torch.tensor(requirement.exact)
+        return given[torch.arange(count).clamp(max=len(given) - 1)]
     low, high = requirement.drawn_from
     if requirement.total is None:
         start, stop = low or 0.0, high if high is not None else low or 0.0
@@ -270,6 +302,8 @@ def is_laid_out_as(result: torch.Tensor, reference: TensorRef) -> bool:
     """Tell whether `result` has the recorded shape and strides, as far as these matter."""
     if tuple(result.shape) != reference.shape:
         return False
+    if result.layout is not torch.strided:
+        return True
     strides = reference.strides
     if strides is None or len(strides) != len(reference.shape) or result.numel() == 0:
         return True

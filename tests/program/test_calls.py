@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from program.programs import program_of
-from trace_builder import T, operator
+from trace_builder import T, Typed, node, operator
 
 GIVEN = T(40, 41, 0, 10, 4)
 RESULT, MEAN, SCRATCH = T(5, 6, 0, 10, 4), T(7, 8, 0, 1, 4), T(9, 10, 0, 100, 4)
+ROWS, SCALED, PADDED = T(11, 21, 0, 14, 4), T(12, 22, 0, 14, 4), T(13, 23, 0, 20, 4)
+NESTED = Typed([14, 0, 0, 0, 0, ""], "Tensor(float)", [], [])
 
 
 def executed(folder: Path, *nodes: object) -> list[list[int]]:
@@ -58,3 +60,22 @@ def test_a_composite_that_copies_what_it_is_given_is_executed_by_its_parts(tmp_p
         operator(12, "aten::relu", 10, inputs=[copied], outputs=[RESULT]),
         operator(20, "aten::add", inputs=[RESULT, copied]),
     ) == [[11, 12], [20]]
+
+
+def test_of_a_tensor_subclass_run_the_calls_that_python_makes(tmp_path: Path) -> None:
+    program = program_of(
+        tmp_path,
+        operator(3, "aten::mul", inputs=[NESTED, 2], outputs=[NESTED]),
+        node(4, "PythonSubclass", 3, [NESTED, 2]),
+        operator(5, "aten::mul", 4, inputs=[ROWS, 2], outputs=[SCALED]),
+        operator(6, "aten::composite", inputs=[NESTED], outputs=[PADDED]),
+        operator(7, "aten::to_padded", 6, inputs=[NESTED], outputs=[PADDED]),
+        node(8, "PythonSubclass", 7, [NESTED]),
+        operator(9, "aten::pad", 8, inputs=[SCALED], outputs=[PADDED]),
+        operator(10, "aten::wrap", inputs=[PADDED], outputs=[NESTED]),
+        node(15, "PythonSubclass", 10, [PADDED]),
+        operator(16, "aten::relu", inputs=[PADDED], outputs=[T(17, 24, 0, 20, 4)]),
+    )
+
+    calls = [[call.node.id for call in operation.calls] for operation in program.operations]
+    assert calls == [[5], [9], [], [16]]

@@ -137,9 +137,18 @@ def test_an_optional_generator_becomes_none() -> None:
     assert bound(node).kwargs == {}
 
 
-def test_a_complex_scalar_that_no_trace_holds_is_named() -> None:
-    with pytest.raises(Unresolvable, match="argument fill_value is a ComplexDouble, which a trace"):
-        bound(call(FULL, (2,), Opaque("ComplexDouble"), None, None, None, None))
+def test_a_complex_number_that_no_trace_holds_is_the_imaginary_unit_and_said_so() -> None:
+    call_of_full = bound(call(FULL, (2,), Opaque("ComplexDouble"), None, None, None, None))
+
+    assert call_of_full.args == [[2], 1j]
+    assert call_of_full.notes == (
+        "fill_value was a complex number, which no trace holds: it is 1j",
+    )
+
+
+def test_an_object_that_no_trace_holds_is_named() -> None:
+    with pytest.raises(Unresolvable, match="argument fill_value is a Stream, which a trace"):
+        bound(call(FULL, (2,), Opaque("Stream"), None, None, None, None))
 
 
 def test_a_storage_is_that_of_the_output() -> None:

@@ -256,3 +256,47 @@ def test_waiting_for_a_stream_does_nothing() -> None:
     node = call("aten::record_stream(Tensor(a!) self, Stream s) -> ()", tensor(2), Opaque("Stream"))
 
     assert run(node) is None
+
+
+def test_a_bag_returns_what_its_backward_pass_takes() -> None:
+    schema = (
+        "aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets,"
+        " bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights,"
+        " bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)"
+    )
+    outputs = [tensor(2, 4), integers(5), integers(2), integers(2)]
+    node = call(
+        schema, tensor(6, 4), integers(5), integers(2), False, 0, False, None, False, 3,
+        outputs=outputs,
+    )  # fmt: skip
+
+    assert [tuple(result.shape) for result in run(node)] == [(2, 4), (5,), (2,), (2,)]
+
+
+def test_a_bag_without_a_backward_pass_is_torchs_own() -> None:
+    schema = (
+        "aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets,"
+        " bool scale_grad_by_freq=False, int mode=0, bool sparse=False,"
+        " Tensor? per_sample_weights=None, bool include_last_offset=False)"
+        " -> (Tensor, Tensor, Tensor, Tensor)"
+    )
+    inputs = (tensor(6, 4), integers(5), integers(2), False, 0, False, None, False)
+    node = call(schema, *inputs, outputs=[tensor(2, 4), integers(0), integers(2), integers(2)])
+
+    assert equivalent(resolve(node), "cpu", node) is None
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch lacks oneDNN")
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_recurrent_layer_keeps_its_workspace_where_the_job_did(kept: bool) -> None:
+    workspace = tensor(28672, dtype="unsigned char", itemsize=1) if kept else UNDEFINED
+    node = call(
+        str(torch.ops.aten.mkldnn_rnn_layer.default._schema),
+        tensor(5, 2, 3), tensor(16, 3), tensor(16, 4), tensor(16), tensor(16), tensor(2, 4),
+        tensor(2, 4), False, (), 2, 4, 1, True, False, False, True,
+        outputs=[tensor(5, 2, 4), tensor(2, 4), tensor(2, 4), workspace],
+    )  # fmt: skip
+
+    *_, found = run(node)
+
+    assert (found is not None and found.numel() > 0) is kept

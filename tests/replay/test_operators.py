@@ -164,3 +164,24 @@ REPEAT = (
 )
 def test_results_that_depend_on_data_are_known(node: Node, expected: bool) -> None:
     assert is_data_dependent(resolve(node), node) is expected
+
+
+@pytest.mark.parametrize(
+    "operator", [torch.ops.aten._values.default, torch.ops.aten.int_repr.default]
+)
+def test_kernels_for_sparse_or_quantised_tensors_alone_are_kernels(
+    operator: torch._ops.OpOverload,
+) -> None:
+    assert has_kernel(operator, "cpu")
+    assert not has_kernel(torch.ops.aten.cudnn_convolution.default, "cpu")
+
+
+def test_operators_that_torch_defines_on_demand_are_found() -> None:
+    schema = (
+        "quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point,"
+        " int quant_min, int quant_max, ScalarType dtype) -> Tensor"
+    )
+
+    found = resolve(call(schema, tensor(2), 0.5, 0, -128, 127, 1))
+
+    assert str(found) == "quantized_decomposed.quantize_per_tensor.default"

@@ -54,6 +54,21 @@ BCE = (
     "aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None,"
     " int reduction=1) -> Tensor"
 )
+CUT = (
+    "aten::tensor_split.tensor_indices_or_sections(Tensor(a -> *) self,"
+    " Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]"
+)
+SEGMENTS = (
+    "aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None,"
+    " Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor"
+)
+WEIGHTS_BACKWARD = (
+    "aten::_embedding_bag_per_sample_weights_backward(Tensor grad, Tensor weight, Tensor indices,"
+    " Tensor offsets, Tensor offset2bag, int mode, int padding_idx=-1) -> Tensor"
+)
+DIVIDE = "aten::div.Tensor(Tensor self, Tensor other) -> Tensor"
+CHOLESKY = "aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor"
+COMPLEX = tensor(3, dtype="c10::complex<float>", itemsize=8)
 REMAINDER = "aten::remainder.Tensor(Tensor self, Tensor other) -> Tensor"
 
 
@@ -93,6 +108,32 @@ def needed(node: Node) -> dict[int, Requirement]:
         (call(REPEAT, integers(4), 10, outputs=[integers(10)]), {0: Requirement(0, total=10)}),
         (call(BCE, tensor(3), tensor(3), None, 1), {0: Requirement(0, 1), 1: Requirement(0, 1)}),
         (call("aten::relu(Tensor self) -> Tensor", integers(3)), {}),
+        (
+            call(CUT, tensor(7, 2), integers(2), 0, outputs=[(tensor(1, 2), tensor(4, 2), CUBE)]),
+            {1: Requirement(0, 7, exact=(1, 5))},
+        ),
+        (
+            call(SEGMENTS, tensor(2, 5), "sum", integers(2, 3), None, None, 1, False, None),
+            {1: Requirement(0, total=5, rows=2)},
+        ),
+        (
+            call(REMAINDER, integers(3), integers(3), outputs=[integers(3)]),
+            {1: Requirement(1, likely=(1, 8))},
+        ),
+        (
+            call(DIVIDE, integers(3), integers(3), outputs=[tensor(3)]),
+            {1: Requirement(likely=(1, 8))},
+        ),
+        (call(DIVIDE, COMPLEX, COMPLEX, outputs=[COMPLEX]), {}),
+        (call(CHOLESKY, tensor(2, 3, 3), False), {0: Requirement(matrix=3)}),
+        (
+            call(WEIGHTS_BACKWARD, tensor(2, 4), tensor(9, 4), *[integers(5)] * 3, 0, -1),
+            {
+                2: Requirement(0, 8),
+                3: Requirement(0, 4, even=True),
+                4: Requirement(0, 1, even=True),
+            },
+        ),
     ],
 )
 def test_schema_knowledge_bounds_values(node: Node, expected: dict[int, Requirement]) -> None:
@@ -419,3 +460,35 @@ def test_saved_integers_are_checked_before_they_are_believed(
         assert found.values is not None
         assert found.values.shape == reference.shape
         assert found.values.flatten().tolist() == values
+
+
+def test_made_up_lengths_add_up_in_each_row() -> None:
+    lengths = torch.empty(2, 3, dtype=torch.int64)
+
+    fill(lengths, Requirement(0, total=5, rows=2), seed=0)
+
+    assert lengths.tolist() == [[2, 2, 1], [2, 2, 1]]
+
+
+def test_exact_values_are_these() -> None:
+    cuts = torch.empty(2, dtype=torch.int64)
+
+    fill(cuts, Requirement(0, 7, exact=(1, 5)), seed=0)
+
+    assert cuts.tolist() == [1, 5]
+
+
+def test_made_up_matrices_have_a_cholesky_factor() -> None:
+    matrices = torch.empty(4, 3, 3)
+
+    fill(matrices, Requirement(matrix=3), seed=0)
+
+    assert torch.linalg.cholesky_ex(matrices).info.tolist() == [0, 0, 0, 0]
+
+
+def test_complex_numbers_are_left_as_they_are_by_bounds() -> None:
+    numbers = torch.tensor([3j, 2])
+
+    enforce(numbers, Requirement(0, 1))
+
+    assert numbers.tolist() == [3j, 2]
