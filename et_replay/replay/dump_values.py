@@ -17,8 +17,8 @@ from et_replay.replay.values import INTEGERS, arranged, floats_of, integers_of
 
 _PLAIN = (type(None), bool, int, str, torch.dtype, torch.layout, torch.memory_format)
 
-_ANY_DEVICE = torch.device("meta")
-"""A dump stands in for quantised tensors by bytes, as every device but a CPU does."""
+_META = torch.device("meta")
+"""As on meta, a dump stands in for quantised tensors by bytes."""
 
 _SAVED = 1024
 """Integers saved beside a trace that a dump holds of one tensor at most, to stay short."""
@@ -49,7 +49,7 @@ def created(
 
     A `blank` one is overwritten before it is read.
     """
-    dtype = created_as(tensor, _ANY_DEVICE)
+    dtype = created_as(tensor, _META)
     size = max(size, bytes_needed(tensor))
     count = -(-size // dtype.itemsize)
     ending = ", device=HOST)" if host else ")"
@@ -64,7 +64,7 @@ def created(
 def viewed(base: str, tensor: Tensor) -> str:
     """Write the creation of `tensor` on the storage of the tensor called `base`."""
     place = f", {tensor.offset}" if tensor.offset else ""
-    return f"view({base}, {created_as(tensor, _ANY_DEVICE)}, {tensor.shape}, {tensor.strides}{place})"
+    return f"view({base}, {created_as(tensor, _META)}, {tensor.shape}, {tensor.strides}{place})"
 
 
 def saved_entries(values: torch.Tensor) -> str | None:
@@ -76,7 +76,7 @@ def saved_entries(values: torch.Tensor) -> str | None:
 
 def _filled(tensor: Tensor, count: int, requirement: Requirement | None, seed: int) -> str:
     """Write the call that makes the vector over a storage, but for its end; as values.filler."""
-    dtype = created_as(tensor, _ANY_DEVICE)
+    dtype = created_as(tensor, _META)
     rows = tensor.shape[0] if len(tensor.shape) > 1 else 0
     seen: Sequence[int] = (rows, count // rows) if rows and count % rows == 0 else (count,)
     if count and requirement is not None and requirement.is_arranged:

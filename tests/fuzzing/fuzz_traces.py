@@ -93,7 +93,10 @@ def mutated(chooser: random.Random, slices: list[dict[str, Any]]) -> bytes:
 
 def change(chooser: random.Random, document: Any, slices: list[dict[str, Any]]) -> None:
     """Walk to some place in the document, and put something else there."""
-    place = document
+    if not document:
+        return
+    place = parent = document
+    key: Any = next(iter(document))
     for _ in range(chooser.randrange(1, 9)):
         if isinstance(place, (dict, list)) and place:
             keys = list(place) if isinstance(place, dict) else range(len(place))
