@@ -55,14 +55,20 @@ def main() -> None:
             measure(figures, name, trace, job)
             if arguments.recorded is None:
                 limit(figures, name, trace)
+            save(figures, arguments.output)
         for name, trace, job in recorded_jobs(arguments.recorded, only):
             measure(figures, name, trace, job)
             limit(figures, name, trace)
             compare(figures, name, trace)
-        arguments.output.write_text(json.dumps(figures, indent=1) + "\n")
+            save(figures, arguments.output)
     if only is None or "pairs" in only:
         figures["pairs"] = json.loads(run("tests/benchmarks/bench_pluggable.py", "--json").stdout)
-    arguments.output.write_text(json.dumps(figures, indent=1) + "\n")
+        save(figures, arguments.output)
+
+
+def save(figures: dict[str, Any], output: Path) -> None:
+    """Write what has been measured so far: a run may be cut short."""
+    output.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def kept(output: Path, only: list[str] | None) -> dict[str, Any]:
