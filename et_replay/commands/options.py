@@ -21,6 +21,13 @@ def path(text: str) -> str:
     return text
 
 
+def name(text: str) -> str:
+    """Read a name, which says something."""
+    if not text:
+        raise argparse.ArgumentTypeError("Expected a name, got ''.")
+    return text
+
+
 def ending(*endings: str) -> Callable[[str], str]:
     """Return a reader of paths that end in one of these ways."""
 
@@ -136,7 +143,7 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--subgraph",
         metavar="NAME",
-        type=path,
+        type=name,
         help="of that window only what lies within the annotation of this name, the last one; "
         "NAME#2 is the second",
     )
@@ -246,7 +253,7 @@ def add_imports(parser: argparse.ArgumentParser) -> None:
         "--import",
         dest="imports",
         action="append",
-        type=path,
+        type=name,
         default=[],
         metavar="MODULE",
         help="a Python module to import first, which registers operators of another library, such "

@@ -26,7 +26,7 @@ def check_destination(
     if destination == STDOUT:
         raise UsageError(f"{flag} - is no file; only --json writes to stdout.")
     try:
-        _check_path(Path(destination), force, source, f"{flag} {destination}")
+        _check_path(Path(destination), force, source, flag)
     except (OSError, RuntimeError) as error:  # RuntimeError: symbolic links in a circle
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{flag} {destination} cannot be written: {reason}.") from error
@@ -43,9 +43,11 @@ def check_distinct(destinations: Iterable[tuple[str, str | None]]) -> None:
             raise UsageError(f"{other} and {flag} both name {destination}, expected two files.")
 
 
-def _check_path(path: Path, force: bool, source: str, named: str) -> None:
+def _check_path(path: Path, force: bool, source: str, flag: str) -> None:
+    named = f"{flag} {path}"
     if path.exists() and not path.is_file():
-        raise UsageError(f"{named} is not a regular file; - is stdout.")
+        way_out = "; - is stdout" if flag == "--json" else ""
+        raise UsageError(f"{named} is not a regular file{way_out}.")
     if path.exists() and os.path.exists(source) and path.samefile(source):
         raise UsageError(f"{named} is the input, which is never overwritten.")
     if path.exists() and not force:

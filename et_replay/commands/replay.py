@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
 _FILES = ("json", "page", "profile", "execution_trace", "update_config", "dump")
 """Where the options are kept that name a file to write."""
 
+_RECORDED = ("profile", "execution_trace")
+"""Those of them that a further iteration writes, which may fail."""
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a trace's operators again and report their time and memory."""
@@ -76,7 +80,11 @@ def _check_files(arguments: argparse.Namespace) -> None:
             raise UsageError(
                 f"--dump writes a file instead of replaying, so there is nothing for {flag} to say."
             )
-    check_distinct(tuple(files.items()))
+    check_distinct(files.items())
+    read = {_flag(name): getattr(arguments, name) for name in ("config", "plan")}
+    given = {flag: path for flag, path in read.items() if path and os.path.exists(path)}
+    files.pop("--update-config")  # may be what --config reads
+    check_distinct([*given.items(), *files.items()])
 
 
 def _flag(name: str) -> str:
@@ -95,11 +103,11 @@ def _replay_trace(trace: ExecutionTrace, arguments: argparse.Namespace) -> int:
     program = _program_of(trace, arguments)
     if arguments.dump is not None:
         return _dump(program, options, arguments)
-    result = _replay(program, options, arguments)
+    result, missing = _replay(program, options, arguments)
     said = (*program.trace.notes, *program.notes)
     warn([note for note in result.notes if note not in said], arguments.quiet)
     _write_files(program, result, configuration, arguments)
-    return _report(program, result, arguments)
+    return _report(program, result, missing, arguments)
 
 
 def _options_of(arguments: argparse.Namespace, configuration: Configuration) -> ReplayOptions:
@@ -127,20 +135,30 @@ def _options_of(arguments: argparse.Namespace, configuration: Configuration) -> 
 
 def _replay(
     program: Program, options: ReplayOptions, arguments: argparse.Namespace
-) -> ReplayResult:
-    """Replay, and let the files about further iterations appear once it has come to its end."""
+) -> tuple[ReplayResult, list[str]]:
+    """Replay, and let the files about further iterations appear once it has come to its end.
+
+    Returns with the result the options whose files were not written.
+    """
     from et_replay.replay import replay
     from et_replay.replay.workspaces import default_library_workspace
 
     if options.library_workspace == DEFAULT_WORKSPACE:
         options = dataclasses.replace(options, library_workspace=default_library_workspace(program))
     with ExitStack() as files, progress_bar(arguments.quiet) as progress:
-        profile, trace = (
-            None if path is None else files.enter_context(appearing(Path(path), arguments.force))
-            for path in (arguments.profile, arguments.execution_trace)
+        partial = {
+            name: files.enter_context(appearing(Path(getattr(arguments, name)), arguments.force))
+            for name in _RECORDED
+            if getattr(arguments, name) is not None
+        }
+        options = dataclasses.replace(
+            options,
+            profile=partial.get("profile"),
+            execution_trace=partial.get("execution_trace"),
         )
-        options = dataclasses.replace(options, profile=profile, execution_trace=trace)
-        return replay(program, options, progress)
+        result = replay(program, options, progress)
+        missing = [name for name, path in partial.items() if not path.exists()]
+    return result, missing
 
 
 def _dump(program: Program, options: ReplayOptions, arguments: argparse.Namespace) -> int:
@@ -166,7 +184,9 @@ def _write_files(
         write_whole(Path(arguments.update_config), found.document(), arguments.force)
 
 
-def _report(program: Program, result: ReplayResult, arguments: argparse.Namespace) -> int:
+def _report(
+    program: Program, result: ReplayResult, missing: list[str], arguments: argparse.Namespace
+) -> int:
     """Print what a replay showed; return the exit code."""
     from et_replay.report.document import document
     from et_replay.report.replay import replay_object, replay_text
@@ -180,10 +200,9 @@ def _report(program: Program, result: ReplayResult, arguments: argparse.Namespac
     )
     if result.out_of_memory is not None:
         return OutOfMemoryError.exit_code
-    for name in ("profile", "execution_trace"):
-        path = getattr(arguments, name)
-        if path is not None and not Path(path).exists():
-            raise ReplayError(f"{_flag(name)} {path} is not written, as the notes say.")
+    if missing:
+        path = getattr(arguments, missing[0])
+        raise ReplayError(f"{_flag(missing[0])} {path} is not written, as the notes say.")
     return 0
 
 

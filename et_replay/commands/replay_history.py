@@ -21,6 +21,7 @@ from et_replay.simulation import PLANNED, allocator_name
 
 def replay_history(history: MemoryHistory, arguments: argparse.Namespace) -> int:
     """Serve a recorded history again, and explain its failure, or the peak where that is asked."""
+    _refuse_files(arguments)
     warn(history.notes, arguments.quiet)
     if not len(history.events) and not history.segments:
         raise TraceError(f"{history.source} holds no allocation, so there is nothing to replay.")
@@ -67,6 +68,19 @@ def replay_history(history: MemoryHistory, arguments: argparse.Namespace) -> int
     return 0 if failure is None else OutOfMemoryError.exit_code
 
 
+def _refuse_files(arguments: argparse.Namespace) -> None:
+    """Refuse to promise files that come of operators alone."""
+    given = {
+        "--update-config": arguments.update_config,
+        "--profile": arguments.profile,
+        "--execution-trace": arguments.execution_trace,
+        "--dump": arguments.dump,
+    }
+    for flag, path in given.items():
+        if path is not None:
+            raise UsageError(f"{flag} is for execution traces: a memory history has no operators.")
+
+
 def _ignored(arguments: argparse.Namespace) -> list[str]:
     """Name the options that are given, but mean nothing without operators."""
     given = {
@@ -79,10 +93,6 @@ def _ignored(arguments: argparse.Namespace) -> list[str]:
         "--node": arguments.node is not None,
         "--import": bool(arguments.imports),
         "--config": arguments.config is not None,
-        "--update-config": arguments.update_config is not None,
-        "--profile": arguments.profile is not None,
-        "--execution-trace": arguments.execution_trace is not None,
-        "--dump": arguments.dump is not None,
         "--operator-times": arguments.operator_times is not None,
         "--run-kernels": arguments.run_kernels,
     }

@@ -14,7 +14,7 @@ from et_replay.execution_trace import ExecutionTrace
 
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)")
 _ID_RANGE = re.compile(r"(\d*):(\d*)")
-_OCCURRENCE = re.compile(r"(.+)#([1-9]\d*)")
+_OCCURRENCE = re.compile(r"(.+)#([1-9]\d*)", re.DOTALL)
 _FRAMEWORK = "[pytorch|profiler|"
 """How the observer names the process and the threads, which stand above all other nodes."""
 

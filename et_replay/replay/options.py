@@ -75,6 +75,11 @@ class ReplayOptions:
                 "--operator-times needs operators that compute, which those on meta do not:"
                 " use --device cuda or --device cpu."
             )
+        if self.execution_trace is not None and self.device == "meta":
+            raise UsageError(
+                "--execution-trace tells storages apart by their addresses, which tensors on meta"
+                " do not have: use --device cuda or --device cpu."
+            )
         left_for_torch(self.device_memory or DEFAULT_DEVICE_MEMORY, self.other_memory)
         if self.mode is Mode.STALLOC_PLANNED and not self.planned:
             raise UsageError(

@@ -69,6 +69,9 @@ def test_a_part_of_a_trace_is_replayed(
             ["--node", "11", "--subgraph", "layer"],
             "--node names one operator, so --window and --subgraph contradict it.",
         ),
+        (["--subgraph", ""], "argument --subgraph: Expected a name, got ''."),
+        (["--import", ""], "argument --import: Expected a name, got ''."),
+        (["--dump", "folder.py"], "--dump folder.py is not a regular file."),
         (["--import", "no_such_module"], "--import no_such_module: there is no such module here;"),
         (["--config", "nowhere.json"], "--config nowhere.json cannot be read: No such file"),
         (["--dump", "x.txt"], "argument --dump: Expected a name that ends in .py, got 'x.txt'."),
@@ -86,10 +89,12 @@ def test_what_cannot_be_is_wrong_usage(
     trace = layers(tmp_path)
     monkeypatch.chdir(tmp_path)
 
+    (tmp_path / "folder.py").mkdir()
+
     assert replay(trace, *words) == 2
 
     assert sentence in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["layers.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.py", "layers.json"]
 
 
 def test_a_configuration_written_by_one_replay_quiets_the_next(
@@ -135,6 +140,35 @@ def test_a_configuration_is_updated_in_place_by_force_alone(
         "aten::mm",
         "no_library::op",
     ]
+
+
+@pytest.mark.parametrize("flag", ["--json", "--profile", "--execution-trace"])
+def test_a_configuration_is_never_overwritten_by_another_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    trace, config = layers(tmp_path), tmp_path / "config.json"
+    config.write_text('{"skip": []}')
+
+    assert replay(trace, "--config", str(config), flag, str(config), "--force") == 2
+
+    assert f"--config and {flag} both name {config}, expected two" in capsys.readouterr().err
+    assert config.read_text() == '{"skip": []}'
+
+
+def test_a_file_that_was_there_does_not_stand_for_one_that_was_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("the profiler is busy")
+
+    monkeypatch.setattr("et_replay.replay.recordings.record_profile", fail)
+    profile = tmp_path / "profile.json"
+    profile.write_text("{}")
+
+    assert replay(layers(tmp_path), "--profile", str(profile), "--force") == 1
+
+    assert f"--profile {profile} is not written, as the notes say." in capsys.readouterr().err
+    assert profile.read_text() == "{}"
 
 
 def test_files_about_a_replay_appear_whole(tmp_path: Path) -> None:

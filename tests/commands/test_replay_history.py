@@ -303,3 +303,15 @@ def test_a_plan_for_a_history_is_read(
     plan = str(tmp_path / "none.json")
     assert main(["--trace", fragmented, "--allocator", "stalloc", "--plan", plan]) == 1
     assert f"Cannot read {plan}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--dump", "--profile", "--execution-trace", "--update-config"])
+def test_files_about_operators_are_refused_for_a_history(
+    flag: str, fragmented: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = tmp_path / ("made.py" if flag == "--dump" else "made.json")
+    assert main(["--trace", fragmented, flag, str(made)]) == 2
+    assert capsys.readouterr().err == (
+        f"et_replay: error: {flag} is for execution traces: a memory history has no operators.\n"
+    )
+    assert not made.exists()

@@ -104,6 +104,14 @@ def test_the_backward_thread_belongs_to_the_annotation_that_waits_for_it(tmp_pat
     assert operation_ids(program) == [6]
 
 
+def test_one_of_several_of_a_name_with_a_line_break_is_found_by_its_number(tmp_path: Path) -> None:
+    nodes = [mark(3, "two\nlines"), operator(4, "aten::mm", 3), mark(5, "two\nlines")]
+
+    program = program_of(tmp_path, *nodes, window="/two\nlines#1")
+
+    assert (program.window.name, operation_ids(program)) == ("all/two\nlines#1", [4])
+
+
 def test_what_exists_before_a_subgraph_is_its_input(tmp_path: Path) -> None:
     a, b, c, d = (T(number, number, 0, 10, 4) for number in (11, 12, 13, 14))
     program = program_of(

@@ -11,6 +11,7 @@ import torch
 from program.programs import program_of
 from replay.tiny_traces import call, floats, run
 
+from et_replay.errors import UsageError
 from et_replay.formats import open_trace
 from et_replay.program import Mode, Program, build_program
 
@@ -91,6 +92,11 @@ def test_the_execution_trace_of_a_sample_s_replay_replays_the_same(
     # What stands in for the one `aten::empty` that was filled unseen is made without a call.
     assert abs(second.memory.allocated - first.memory.allocated) <= 512
     assert second.memory.reserved == first.memory.reserved
+
+
+def test_an_execution_trace_of_tensors_without_addresses_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--execution-trace tells storages apart by their addr"):
+        run(two_products(tmp_path), device="meta", execution_trace=tmp_path / "again.json")
 
 
 def test_where_memory_runs_out_a_note_says_that_there_is_no_file(tmp_path: Path) -> None:
