@@ -13,6 +13,14 @@ class EtReplayError(Exception):
         return _rebuilt, (type(self), self.args, self.__dict__)
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, which in PyTorch is the message, without its stop.
+
+    Empty where it has no text.
+    """
+    return next(iter(str(error).strip().splitlines()), "").rstrip(".")
+
+
 def _rebuilt(
     kind: type[EtReplayError], args: tuple[object, ...], attributes: dict[str, object]
 ) -> EtReplayError:

@@ -87,9 +87,8 @@ def adopt(
 
     The arena of the plan before must be empty. Raises ValueError for a plan that cannot be.
     """
-    columns = map(np.ascontiguousarray, (storage, size, stream))
-    names = ("storage", "size", "stream")
-    _core.pluggable_adopt(device, native_plan(plan), **dict(zip(names, columns, strict=True)))
+    storage, size, stream = map(np.ascontiguousarray, (storage, size, stream))
+    _core.pluggable_adopt(device, native_plan(plan), storage=storage, size=size, stream=stream)
 
 
 def statistics(device: int = 0) -> MemoryStatistics | None:
@@ -121,10 +120,9 @@ def last_failure(device: int = 0) -> tuple[OutOfMemoryError, tuple[SegmentState,
     return out_of_memory_of(figures), tuple(map(segment_state, segments))
 
 
-def live_addresses(device: int = 0) -> frozenset[int]:
-    """Return where the blocks begin that are not free now."""
-    segments = map(segment_state, _core.pluggable_segments(device))
-    return frozenset(b.address for segment in segments for b in segment.blocks if b.storage >= 0)
+def segments(device: int = 0) -> tuple[SegmentState, ...]:
+    """Return what is reserved of `device` now, as `last_failure` does of that moment."""
+    return tuple(map(segment_state, _core.pluggable_segments(device)))
 
 
 def _hand_to_torch() -> None:

@@ -16,7 +16,6 @@ from et_replay.errors import OutOfMemoryError, ReplayError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.formats import open_trace
 from et_replay.program import Mode, build_program, history_of_requests, select_window
-from et_replay.program.requests import RecordedRequests
 from et_replay.replay.memory import TORCH
 from et_replay.replay.options import ReplayOptions
 from et_replay.replay.own_process import ReplayJob, replay_in_own_process
@@ -121,6 +120,7 @@ def _report(
     advance()
     trace = open_trace(job.trace, strict=job.strict)
     program = build_program(trace, select_window(trace, job.window))
+    seen = None if recorded.requests is None else history_of_requests(program, recorded.requests)
     measured, failures = {}, {}
     rows = []
     for allocator in allocators:
@@ -134,11 +134,13 @@ def _report(
         finally:
             advance()
         measured[allocator] = result
-        requests = result.requests or recorded.requests
-        if requests is not None:
-            history = history_of_requests(program, requests)
-            rows.append(_simulated(history, requests, allocator, result, job.options))
-    seen = None if recorded.requests is None else history_of_requests(program, recorded.requests)
+        history = seen
+        if result.plan is not None and result.requests is not None:
+            # What a plan serves begins when the plan is made, with what lives then.
+            own = replace(result.requests, events=result.requests.lasting_and_steady())
+            history = history_of_requests(program, own)
+        if history is not None:
+            rows.append(_simulated(history, allocator, result, job.options))
     return DeviceReport(
         InputReport(
             input=trace.source,
@@ -158,17 +160,11 @@ def _report(
 
 def _simulated(
     history: MemoryHistory,
-    requests: RecordedRequests,
     allocator: str,
     result: ReplayResult,
     options: ReplayOptions,
 ) -> Comparison:
-    """Serve in simulation what was seen: the first iteration, then the steady one over and over.
-
-    What a plan serves begins when the plan is made, with what lives then.
-    """
-    if result.plan is not None:
-        history = replace(history, events=requests.lasting_and_steady())
+    """Serve in simulation what was seen: what came before, then the steady iteration, repeated."""
     row = compare(
         history,
         _simulated_as(allocator),

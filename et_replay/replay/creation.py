@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from et_replay.errors import ReplayError
+from et_replay.errors import ReplayError, first_line
 from et_replay.program.program import Tensor
 from et_replay.replay.dtypes import is_quantised, is_stood_for_by_bytes, torch_dtype
 from et_replay.replay.requirement import Requirement
@@ -69,7 +69,7 @@ def _allocated(
     except RuntimeError as error:
         reason = "this machine's memory is used up; --device meta needs none"
         if device.type == "cuda":  # which may have failed before
-            reason = str(error).partition("\n")[0].rstrip(".")
+            reason = first_line(error)
         raise ReplayError(f"Cannot allocate {format_bytes(size)} on {device}: {reason}.") from error
 
 

@@ -10,7 +10,13 @@ import numpy as np
 import torch
 
 from et_replay import pluggable
-from et_replay.errors import EtReplayError, OutOfMemoryError, ReplayError, UsageError
+from et_replay.errors import (
+    EtReplayError,
+    OutOfMemoryError,
+    ReplayError,
+    UsageError,
+    first_line,
+)
 from et_replay.events import Action, AllocationEvents, MemoryHistory
 from et_replay.planning import Plan, check_plan, lifetimes, plan_events
 from et_replay.program.allocations import allocation_events
@@ -32,7 +38,7 @@ from et_replay.replay.result import (
     LiveStorage,
     ReplayResult,
 )
-from et_replay.replay.served_memory import ServedMemory
+from et_replay.replay.served_memory import FallbackFinder, ServedMemory
 from et_replay.replay.target import Target, choose_target
 from et_replay.replay.tensor_store import TensorStore
 from et_replay.replay.workspaces import default_library_workspace
@@ -59,7 +65,7 @@ def replay(
     target = choose_target(options.device, program.device)
     served = None
     if not target.simulated:
-        _refuse_simulated(options, target)
+        target.refuse_simulated({"--other-memory": options.other_memory > 0})
         # Before anything else can use CUDA.
         served = _served_memory(options, target)
     import_modules(options.imports)
@@ -70,7 +76,7 @@ def replay(
         if target.simulated:
             raise
         # A kernel's failed assertion, say: it shows anywhere, and no call works after it.
-        reason = str(error).partition("\n")[0].rstrip(".")
+        reason = first_line(error)
         raise ReplayError(
             f"{target.device} failed: {reason}; with CUDA_LAUNCH_BLOCKING=1 in the environment it"
             " fails at the operation that is the cause."
@@ -258,7 +264,7 @@ class _Replay:
             return
         self._figures = figures  # without what follows
         names = [operation.name for operation in self._iteration.operations]
-        finder = memory.fallback_finder(names)
+        finder = FallbackFinder(memory, names)
         self._iteration.stepped(finder.step)
         self._elsewhere = finder.finish()
 
@@ -278,7 +284,7 @@ class _Replay:
                 left = self._further - len(iterations)
                 self._progress((total - left) * count, total * count)
         except (EtReplayError, RuntimeError) as error:  # what was measured before stands
-            reason = str(error).partition("\n")[0].rstrip(".")
+            reason = first_line(error)
             note = f"The times of operations are missing, as taking them failed: {reason}."
             return replace(result, notes=(*result.notes, note))
         return replace(result, operation_times=add_up(self._program, iterations))
@@ -301,11 +307,6 @@ def _plan_for(events: AllocationEvents, plan: Plan | None, program: Program) -> 
         return replace(plan_events(events), source=program.trace.source)
     check_plan(plan, lifetimes(events), program.trace.source)
     return plan
-
-
-def _refuse_simulated(options: ReplayOptions, target: Target) -> None:
-    """Refuse on a real device what only a simulated one can do."""
-    target.refuse_simulated({"--other-memory": options.other_memory > 0})
 
 
 def _served_memory(options: ReplayOptions, target: Target) -> ServedMemory | None:

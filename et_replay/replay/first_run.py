@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from et_replay.errors import first_line
 from et_replay.replay.prepared import PreparedCall, PreparedOperation, flatten, unsupported
 from et_replay.replay.result import Outcome
 from et_replay.replay.tensor_store import TensorStore
@@ -91,6 +92,5 @@ class FirstRun:
 
 def sentence(error: BaseException) -> str:
     """Name an exception, with the first line of its text, which in PyTorch is the message."""
-    lines = str(error).strip().splitlines()
-    name = type(error).__name__
-    return f"{name}: {lines[0].rstrip('.')}" if lines else name
+    name, text = type(error).__name__, first_line(error)
+    return f"{name}: {text}" if text else name

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import torch
 
-from et_replay.errors import OutOfMemoryError, UsageError
+from et_replay.errors import OutOfMemoryError, UsageError, first_line
 from et_replay.events import Action, AllocationEvents
 from et_replay.formats.allocator_settings import settings_from_fields
 from et_replay.planning import Plan
@@ -170,10 +170,7 @@ class SimulatedMemory:
         self._simulator.reset_peaks()
 
     def peaks(self) -> MemoryPeaks:
-        stats = self._simulator.statistics()
-        return MemoryPeaks(
-            stats.peak_allocated_bytes, stats.peak_active_bytes, stats.peak_reserved_bytes
-        )
+        return MemoryPeaks.of(self._simulator.statistics())
 
 
 class RealMemory:
@@ -308,5 +305,5 @@ def _configure(settings: str) -> None:
     except (RuntimeError, ValueError) as error:
         raise UsageError(
             f"torch {torch.__version__} does not take the settings {settings!r} of --allocator:"
-            f" {str(error).splitlines()[0]}."
+            f" {first_line(error)}."
         ) from None

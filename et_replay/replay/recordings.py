@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, record_function
 
-from et_replay.errors import EtReplayError, ReplayError
+from et_replay.errors import EtReplayError, ReplayError, first_line
 from et_replay.replay.iteration import Iteration
 from et_replay.replay.options import ReplayOptions
 from et_replay.replay.prepared import PreparedCall, PreparedOperation
@@ -44,7 +44,7 @@ def with_recordings(
                 record(iteration, device, path)
                 continue
             except (EtReplayError, RuntimeError, OSError) as error:  # what was measured stands
-                reason = str(error).partition("\n")[0].rstrip(".")
+                reason = first_line(error)
         note = f"There is no {name}, as the iteration for it failed: {reason}."
         result = replace(result, notes=(*result.notes, note))
     return result

@@ -12,7 +12,7 @@ from et_replay.events import AllocationEvents, MemoryHistory
 from et_replay.planning import Plan
 from et_replay.program.operation_classes import OperationClass
 from et_replay.program.requests import RecordedRequests
-from et_replay.simulation import PlanFigures
+from et_replay.simulation import MemoryStatistics, PlanFigures
 
 
 class Outcome(Enum):
@@ -76,6 +76,15 @@ class MemoryPeaks:
     allocated: int
     active: int
     reserved: int
+
+    @classmethod
+    def of(cls, statistics: MemoryStatistics) -> MemoryPeaks:
+        """Pick them out of what one of our allocators counts."""
+        return cls(
+            statistics.peak_allocated_bytes,
+            statistics.peak_active_bytes,
+            statistics.peak_reserved_bytes,
+        )
 
     @property
     def fragmentation(self) -> float:

@@ -110,7 +110,7 @@ class ServedMemory(RealMemory):
             limit=error.limit,
             settings=self._settings,
             torch_version=nearest_version(torch.__version__),
-            abandoned=live_addresses(segments) - pluggable.live_addresses(self.index),
+            abandoned=live_addresses(segments) - live_addresses(pluggable.segments(self.index)),
             requested=error.requested,
         )
 
@@ -130,24 +130,16 @@ class ServedMemory(RealMemory):
         except torch.OutOfMemoryError as error:
             raise self.explain(error) from None
 
-    def fallback_finder(self, operators: Sequence[str]) -> FallbackFinder:
-        """Return what finds the operators of one iteration that the fallback serves."""
-        return FallbackFinder(self, operators)
-
     def reset_peaks(self) -> None:
         pluggable.reset_peaks(self.index)
 
     def peaks(self) -> MemoryPeaks:
         stats = pluggable.statistics(self.index)
-        if stats is None:
-            return MemoryPeaks(0, 0, 0)
-        return MemoryPeaks(
-            stats.peak_allocated_bytes, stats.peak_active_bytes, stats.peak_reserved_bytes
-        )
+        return MemoryPeaks(0, 0, 0) if stats is None else MemoryPeaks.of(stats)
 
 
 class FallbackFinder:
-    """Watches the figures of a plan from one operation to the next."""
+    """Finds the operators of one iteration that the fallback serves, by the figures of the plan."""
 
     def __init__(self, memory: ServedMemory, operators: Sequence[str]) -> None:
         self._memory = memory
