@@ -81,6 +81,11 @@ def _check_files(arguments: argparse.Namespace) -> None:
                 f"--dump writes a file instead of replaying, so there is nothing for {flag} to say."
             )
     check_distinct(files.items())
+    if arguments.update_config is not None and arguments.device == "meta":
+        raise UsageError(
+            "--update-config needs operators that compute: what meta cannot do, another device can;"
+            " use --device cuda or --device cpu."
+        )
     read = {_flag(name): getattr(arguments, name) for name in ("config", "plan")}
     given = {flag: path for flag, path in read.items() if path and os.path.exists(path)}
     files.pop("--update-config")  # may be what --config reads
@@ -164,9 +169,11 @@ def _replay(
 def _dump(program: Program, options: ReplayOptions, arguments: argparse.Namespace) -> int:
     from et_replay.replay.dump import dump
 
-    write_whole(Path(arguments.dump), dump(program, options).encode(), arguments.force)
+    text, replayed = dump(program, options)
+    write_whole(Path(arguments.dump), text.encode(), arguments.force)
     count = len(program.operations)
-    write_result(f"Wrote {arguments.dump}: {count} operations, which it replays.", "", None, False)
+    which = "which it replays" if replayed == count else f"{replayed} of which it replays"
+    write_result(f"Wrote {arguments.dump}: {count} operations, {which}.", "", None, False)
     return 0
 
 

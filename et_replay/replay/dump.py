@@ -57,8 +57,8 @@ if __name__ == "__main__":
 """
 
 
-def dump(program: Program, options: ReplayOptions) -> str:
-    """Write the replay of `program` as a file of its own.
+def dump(program: Program, options: ReplayOptions) -> tuple[str, int]:
+    """Write the replay of `program` as a file of its own; return it and the operations it replays.
 
     Nothing is run, so calls that fail here are written down too; a call that cannot even be made
     is a comment, and its results are made up. Raises UsageError for a device that cannot be had.
@@ -71,7 +71,8 @@ def dump(program: Program, options: ReplayOptions) -> str:
         )
     import_modules(options.imports)
     with torch.inference_mode():
-        return _Writer(program, target, options).text()
+        writer = _Writer(program, target, options)
+        return writer.text(), len(program.operations) - writer.left_out
 
 
 class _Writer:
@@ -88,6 +89,7 @@ class _Writer:
         for slot, tensor in enumerate(program.tensors):
             self._of_storage[tensor.storage].append(slot)
         self._lines: list[str] = []
+        self.left_out = 0
 
     def text(self) -> str:
         for slot in self._prepared.permanent:
@@ -134,6 +136,7 @@ class _Writer:
     def _add_operation(
         self, operation: Operation, prepared: PreparedOperation, is_last: bool
     ) -> None:
+        complete = True
         for call in prepared.calls:
             text, reason = None, "; ".join(prepared.reasons)
             if call.made_from is not None:
@@ -143,9 +146,11 @@ class _Writer:
                     reason = error.reason
             self._add_call(call, text)
             if text is None:
+                complete = False
                 name = _plain(prepared.name)
                 self._lines.append(f"# {name}, node {prepared.node_id}: {_plain(reason)}")
                 self._fill_results(call)
+        self.left_out += not complete
         results = [
             slot
             for slot in dict.fromkeys((*operation.call.outputs, *operation.calls[-1].outputs))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
+from keyword import iskeyword
 
 from et_replay.errors import UsageError
 
@@ -14,6 +15,10 @@ def import_modules(names: Iterable[str]) -> None:
     The names come from the user alone, never from a trace: importing runs code.
     """
     for name in names:
+        if not all(part.isidentifier() and not iskeyword(part) for part in name.split(".")):
+            raise UsageError(
+                f"--import {name}: expected the name of a module, as Python writes it."
+            )
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:

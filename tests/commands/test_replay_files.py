@@ -73,6 +73,11 @@ def test_a_part_of_a_trace_is_replayed(
         (["--import", ""], "argument --import: Expected a name, got ''."),
         (["--dump", "folder.py"], "--dump folder.py is not a regular file."),
         (["--import", "no_such_module"], "--import no_such_module: there is no such module here;"),
+        (["--import", "a-b"], "--import a-b: expected the name of a module, as Python writes it."),
+        (
+            ["--update-config", "x.json", "--device", "meta"],
+            "--update-config needs operators that compute: what meta cannot do, another device",
+        ),
         (["--config", "nowhere.json"], "--config nowhere.json cannot be read: No such file"),
         (["--dump", "x.txt"], "argument --dump: Expected a name that ends in .py, got 'x.txt'."),
         (["--dump", "x.py", "--json", "-"], "so there is nothing for --json to say."),
@@ -199,11 +204,31 @@ def test_a_dump_is_written_instead_of_a_replay(
 
     assert replay(layers(tmp_path), "--subgraph", "layer", "--dump", str(file)) == 0
 
-    assert capsys.readouterr().out == f"Wrote {file}: 2 operations, which it replays.\n"
+    assert capsys.readouterr().out == f"Wrote {file}: 2 operations, 1 of which it replays.\n"
     done = subprocess.run(
         [sys.executable, "-I", str(file)], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "result: torch.float32, (4, 4)"
+
+
+@pytest.mark.parametrize(
+    ("node", "skip", "said"),
+    [
+        ("9", "aten::add", "1 operations, which it replays"),
+        ("9", "aten::mm", "1 operations, 0 of which it replays"),
+        ("12", "aten::add", "1 operations, 0 of which it replays"),
+    ],
+)
+def test_a_dump_says_how_much_of_it_it_replays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], node: str, skip: str, said: str
+) -> None:
+    config, file = tmp_path / "config.json", tmp_path / "node.py"
+    config.write_text(json.dumps({"skip": [{"operator": skip, "reason": "slow"}]}))
+    words = ["--node", node, "--dump", str(file), "--config", str(config)]
+
+    assert replay(layers(tmp_path), *words) == 0
+
+    assert capsys.readouterr().out == f"Wrote {file}: {said}.\n"
 
 
 def test_info_lists_what_subgraphs_there_are(

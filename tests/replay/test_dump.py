@@ -36,7 +36,7 @@ print(json.dumps([[list(t.shape), list(t.stride()), t.flatten()[:20].tolist()] f
 
 
 def text_of(program: Program, mode: Mode = Mode.PRE_ALLOCATE, **options: Any) -> str:
-    return dump(program, ReplayOptions(mode, "cpu", **options))
+    return dump(program, ReplayOptions(mode, "cpu", **options))[0]
 
 
 def results_of(folder: Path, text: str) -> Any:
