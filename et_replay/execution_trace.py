@@ -123,7 +123,8 @@ class ExecutionTrace:
     """A trace's nodes sorted by id, so in the order in which the calls began.
 
     A node's *position* is its index in that order and its identity: damaged files repeat ids.
-    `parents` holds positions, -1 for a node without parent. `notes` says in sentences what was
+    `parents` holds positions, -1 for a node without parent, and `places` where a node stands in the
+    file: the observer writes a node when its call has ended. `notes` says in sentences what was
     repaired or left out on reading.
     """
 
@@ -131,6 +132,7 @@ class ExecutionTrace:
     schema: str
     ids: npt.NDArray[np.int64]
     parents: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
     names: Sequence[str]
     decode: Callable[[int], Node]
     notes: tuple[str, ...] = ()

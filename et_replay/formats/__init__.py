@@ -170,6 +170,7 @@ def _open_trace(source: Source, strict: bool, needed: str = TRACE_NEEDED) -> Exe
         schema=schema if isinstance(schema, str) else "",
         ids=ids,
         parents=parents,
+        places=order,
         names=names,
         decode=decoder.decode,
         notes=(*damage, *document.notes, *notes.unknown_schema(schema)),

@@ -146,7 +146,9 @@ def _some(names: Sequence[str]) -> str:
 def _ends_of_spans(trace: ExecutionTrace, marks: Sequence[int], limit: int) -> dict[int, int]:
     """Find for each mark the first node of its thread after all that is below the mark.
 
-    Nodes in between that have lost their parent do not end the span; at `limit` it ends anyway.
+    Nodes that have lost their parent do not end the span in between, nor behind if they ended
+    before the mark did; at `limit` it ends anyway. Where the observer loses the end of a call that
+    raised, all that its thread does from there on has lost its parent.
     """
     ends = dict.fromkeys(marks, limit)
     first = min(marks, default=limit)
@@ -159,8 +161,12 @@ def _ends_of_spans(trace: ExecutionTrace, marks: Sequence[int], limit: int) -> d
         ended[below[mark]].append(mark)
     waiting: dict[int, list[int]] = {}
     for position in range(first, limit):
-        for mark in waiting.pop(trace.node(position).tid, ()) if waiting else ():
-            ends[mark] = position
+        tid = trace.node(position).tid if waiting else 0
+        for mark in waiting.pop(tid, ()):
+            if trace.places[position] > trace.places[mark]:
+                ends[mark] = position
+            else:
+                waiting.setdefault(tid, []).append(mark)
         for mark in ended.get(position, ()):
             waiting.setdefault(trace.node(mark).tid, []).append(mark)
     return ends

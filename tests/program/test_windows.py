@@ -245,6 +245,23 @@ def test_an_operator_that_lost_its_parent_does_not_end_the_step(tmp_path: Path) 
     assert [operation.node.id for operation in program.operations] == [4, 9, 12]
 
 
+def test_a_step_reaches_to_its_own_end_in_the_file_where_parents_are_lost_before(
+    tmp_path: Path,
+) -> None:
+    # Node 5 raised: the observer lost its end, and took it for the parent of all that followed.
+    trace = trace_of(
+        tmp_path,
+        operator(4, "aten::relu", 3),
+        operator(6, "aten::relu", 5),
+        operator(8, "aten::relu", 7),
+        node(7, "backward", 5),
+        step(3, 3),
+        operator(9, "aten::relu", 5),
+    )
+
+    assert listing(trace) == [("ProfilerStep#3", [3, 4, 6, 7, 8])]
+
+
 def test_the_whole_trace_is_chosen_where_no_step_holds_an_operator(tmp_path: Path) -> None:
     path = write_trace(
         tmp_path / "trace.json",
