@@ -100,6 +100,7 @@ class Allocator {
 
   const Statistics& statistics() const { return statistics_; }
   virtual void reset_peaks() { statistics_.reset_peaks(); }
+  void mark() { statistics_.mark(); }
   const Device& device() const { return device_; }
   Trace& trace() { return trace_; }
   const Trace& trace() const { return trace_; }

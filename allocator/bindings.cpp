@@ -171,6 +171,21 @@ void define_calls(nb::class_<Simulation>& simulation) {
       .def("restore", &restore, nb::arg("address"), nb::arg("stream"), nb::arg("small"),
            nb::arg("expandable"), nb::arg("pool"), nb::arg("blocks"))
       .def(
+          "follow",
+          [](Simulation& self, const PlanColumn& storage, const PlanColumn& size,
+             const PlanColumn& stream, const FlagColumn& varies,
+             const std::vector<std::size_t>& begins, bool marked) {
+            self.follow(followed_list(storage, size, stream, varies, begins, marked));
+          },
+          nb::kw_only(), nb::arg("storage"), nb::arg("size"), nb::arg("stream"),
+          nb::arg("varies"), nb::arg("begins"), nb::arg("marked"))
+      .def(
+          "begin_iteration",
+          [](Simulation& self, std::size_t iteration) {
+            return iteration_figures(self.begin_iteration(iteration));
+          },
+          nb::arg("iteration"))
+      .def(
           "allocate",
           [](Simulation& self, std::int64_t storage, Bytes size, std::int64_t stream) {
             self.allocate(storage, size, static_cast<Stream>(stream));

@@ -66,8 +66,17 @@ Block* PlannedAllocator::allocate_for(std::int64_t storage, Bytes requested, Str
 
 bool PlannedAllocator::is_for_arena(Bytes requested, Stream stream) const {
   if (arena_ == 0 || requested <= 0 || requested >= absurd_request) return false;
+  return !leaves_to_pool(stream);
+}
+
+bool PlannedAllocator::leaves_to_pool(Stream stream) const {
   const PrivatePools& pools = fallback_.private_pools();
-  return !pools.is_routed() || pools.route(stream) == nullptr;
+  return pools.is_routed() && pools.route(stream) != nullptr;
+}
+
+// To when the storage comes, if the plan knows it.
+void PlannedAllocator::turn_to_storage(std::int64_t storage) {
+  if (const Schedule::Row* row = schedule_->find(storage)) schedule_->turn_to(row->start);
 }
 
 void PlannedAllocator::settle_events() {
@@ -126,9 +135,25 @@ Block* PlannedAllocator::fall_back(Bytes requested, Stream stream) {
     if (block != nullptr) figures_.fallback.count(requested);
     return block;
   } catch (OutOfMemory& error) {
+    if (Block* block = serve_at_any_cost(requested, stream, error)) return block;
     error.largest_free = largest_free();
     throw;
   }
+}
+
+// Takes what nobody uses now, though the plan will need it: it then serves that elsewhere. The
+// failure of the caching allocator is none then.
+Block* PlannedAllocator::serve_at_any_cost(Bytes requested, Stream stream,
+                                           const OutOfMemory& error) {
+  if (reserved_ == 0 || error.rejected || !is_for_arena(requested, stream)) return nullptr;
+  const Tick now = schedule_->now();
+  const Request request{requested, stream, now, now, {}};
+  const std::optional<Bytes> offset = find_idle(request);
+  if (!offset) return nullptr;
+  --statistics_.num_ooms;
+  if (trace_.enabled) trace_.entries.pop_back();
+  figures_.reused.count(requested);
+  return lease(Occupancy::no_rank, *offset, in_use_->gap(Occupancy::no_rank, *offset), request);
 }
 
 PlannedFigures PlannedAllocator::figures() const {

@@ -51,6 +51,13 @@ class PlannedAllocator final : public Allocator {
   // or while something lives in the arena.
   void adopt(const PlanTable& plan);
 
+  // Whether requests of the stream go to a private pool, which is none of the plan.
+  bool leaves_to_pool(Stream stream) const;
+  // From here on time goes backward only where one of these says so.
+  void expect_turns() { schedule_->expect_turns(); }
+  void turn_to(Tick tick) { schedule_->turn_to(tick); }
+  void turn_to_storage(std::int64_t storage);
+
   PlannedFigures figures() const;
   const CachingAllocator& fallback() const { return fallback_; }
   StreamEvents& stream_events() { return pending_.events; }
@@ -84,6 +91,7 @@ class PlannedAllocator final : public Allocator {
   Block* serve_elsewhere(const Request& request);
   std::optional<Bytes> find_idle(const Request& request);
   Block* fall_back(Bytes requested, Stream stream);
+  Block* serve_at_any_cost(Bytes requested, Stream stream, const OutOfMemory& error);
   Block* lease(RankSet::Rank rank, Bytes offset, const Range& gap, const Request& request);
   std::vector<Block> arena_blocks() const;
   void request_free(Block* block);

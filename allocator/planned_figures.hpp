@@ -13,6 +13,9 @@ struct Served {
     ++requests;
     bytes += requested;
   }
+  Served since(const Served& before) const {
+    return {requests - before.requests, bytes - before.bytes};
+  }
 };
 
 // Every request that got memory is one of planned, reused and fallback.
@@ -26,6 +29,17 @@ struct PlannedFigures {
   Served displaced;
   // What was reserved was never more than this and the arena.
   Bytes fallback_peak_reserved = 0;
+};
+
+// What happened from one mark to the next.
+struct IterationFigures {
+  Bytes peak_allocated = 0, peak_active = 0, peak_reserved = 0;  // whatever resets other peaks
+  Bytes allocated = 0, reserved = 0;                             // at its end
+  // As in PlannedFigures; without a plan all are of the fallback.
+  Served planned, reused, displaced, fallback;
+  Served unmatched;            // that the list of requests does not have
+  std::int64_t expected = 0;   // how many it has
+  std::int64_t resynchronisations = 0;
 };
 
 }  // namespace et_replay

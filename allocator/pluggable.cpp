@@ -6,7 +6,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "planned.hpp"
 #include "pool.hpp"
 
 namespace et_replay {
@@ -20,17 +19,16 @@ constexpr unsigned without_timing = 2;
 
 PluggableAllocator::PluggableAllocator(int ordinal, const PluggableSetup& setup)
     : device_(ordinal, setup.limit),
-      allocator_(make_allocator(setup.policy, device_, setup.setup)) {}
+      allocator_(make_allocator(setup.policy, device_, setup.setup)),
+      follower_(*allocator_) {}
 
 Address PluggableAllocator::allocate(Bytes requested, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!waits_.empty() || !deferred_.empty()) settle();
   const Stream number = number_of(stream);
   if (!captures_.empty()) route(stream, number);
-  const std::int64_t storage = requests_.take(requested, number);
   try {
-    Block* block = storage < 0 ? allocator_->allocate(requested, number)
-                               : allocator_->allocate_for(storage, requested, number);
+    Block* block = follower_.allocate(requested, number);
     live_.insert(static_cast<std::int64_t>(block->address), block);
     return block->address;
   } catch (const OutOfMemory& error) {
@@ -63,7 +61,7 @@ bool PluggableAllocator::record_stream(Address address, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Block* block = live_.find(static_cast<std::int64_t>(address));
   if (block == nullptr) return false;
-  if (number_of(stream) == block->home->stream) return true;
+  if (is_stream_of(*block, stream)) return true;
   std::vector<CudaStream>& users = users_[block];
   if (std::find(users.begin(), users.end(), stream) == users.end()) users.push_back(stream);
   return true;
@@ -94,17 +92,17 @@ void PluggableAllocator::record_trace(bool on) {
 
 void PluggableAllocator::adopt(const PlanTable& plan, RequestList requests) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  auto* planned = dynamic_cast<PlannedAllocator*>(allocator_.get());
-  if (planned == nullptr) {
-    throw std::invalid_argument("Only stalloc serves a plan, and another allocator serves here.");
-  }
-  planned->adopt(plan);
-  requests_ = std::move(requests);
+  follower_.adopt(plan, std::move(requests));
 }
 
 void PluggableAllocator::expect(std::size_t begin, std::size_t end) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  requests_.expect(begin, end);
+  follower_.expect(begin, end);
+}
+
+IterationFigures PluggableAllocator::begin_iteration(std::size_t iteration) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return follower_.begin_iteration(iteration);
 }
 
 std::optional<PluggableAllocator::Failure> PluggableAllocator::last_failure() {
@@ -141,6 +139,12 @@ Stream PluggableAllocator::number_of(CudaStream stream) {
   last_number_ = streams_.emplace(stream, streams_.size()).first->second;
   last_stream_ = stream;
   return last_number_;
+}
+
+// A stream gets its number when it asks for memory first, so that the order is that of requests.
+bool PluggableAllocator::is_stream_of(const Block& block, CudaStream stream) const {
+  const auto known = streams_.find(stream);
+  return known != streams_.end() && known->second == block.home->stream;
 }
 
 // Lets requests of the stream go where its captures say. A filter may look at the thread, too.

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "cuda_device.hpp"
+#include "follower.hpp"
 #include "policies.hpp"
-#include "request_list.hpp"
 #include "storage_table.hpp"
 
 namespace et_replay {
@@ -49,6 +49,8 @@ class PluggableAllocator {
   void adopt(const PlanTable& plan, RequestList requests);
   // Of that list, the requests [begin, end) come next, in about this order.
   void expect(std::size_t begin, std::size_t end);
+  // Ends the iteration before and returns its figures.
+  IterationFigures begin_iteration(std::size_t iteration);
 
   // While the filter holds for a stream, its requests go to a private pool: those of a CUDA graph
   // that is captured. The pool lives until as many releases.
@@ -87,6 +89,7 @@ class PluggableAllocator {
   };
 
   Stream number_of(CudaStream stream);
+  bool is_stream_of(const Block& block, CudaStream stream) const;
   void route(CudaStream stream, Stream number);
   void wait_for(std::uint64_t ticket, const std::vector<CudaStream>& users);
   void settle();
@@ -96,8 +99,8 @@ class PluggableAllocator {
   std::mutex mutex_;
   CudaDevice device_;
   std::unique_ptr<Allocator> allocator_;
+  Follower follower_;
   StorageTable<Block> live_;  // by address
-  RequestList requests_;
   // By their handles: allocators rank streams by number. The default stream is 0.
   std::map<CudaStream, Stream> streams_{{nullptr, 0}};
   CudaStream last_stream_ = nullptr;
@@ -126,6 +129,12 @@ bool is_installed();
 PluggableAllocator* find(int ordinal);
 // The same, made now if there is none.
 PluggableAllocator& on_device(int ordinal);
+
+// Serves a plan to the requests of a list that is followed: at once, or where the device has not
+// served yet from its first request on. Throws std::invalid_argument as adopt() does.
+void follow(int ordinal, PlanTable plan, RequestList requests);
+// Ends an iteration of all devices. Returns the figures of those that have served, by number.
+std::map<int, IterationFigures> begin_iteration(std::size_t iteration);
 
 // Throws the error that torch knows as out of memory, with this text.
 using Thrower = void (*)(const char* text);

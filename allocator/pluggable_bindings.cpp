@@ -7,7 +7,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,15 +69,21 @@ void expect(int device, std::size_t begin, std::size_t end) {
 
 void adopt(int device, const PlanTable& plan, const PlanColumn& storage, const PlanColumn& size,
            const PlanColumn& stream) {
-  std::vector<PlannedRequest> requests;
-  if (storage.shape(0) != size.shape(0) || storage.shape(0) != stream.shape(0)) {
-    throw std::invalid_argument("The columns of the requests differ in length.");
+  pluggable::on_device(device).adopt(plan, expected_list(storage, size, stream));
+}
+
+void follow(int device, const PlanTable& plan, const PlanColumn& storage, const PlanColumn& size,
+            const PlanColumn& stream, const FlagColumn& varies,
+            const std::vector<std::size_t>& begins, bool marked) {
+  pluggable::follow(device, plan, followed_list(storage, size, stream, varies, begins, marked));
+}
+
+nb::dict begin_iteration(std::size_t iteration) {
+  nb::dict result;
+  for (const auto& [device, figures] : pluggable::begin_iteration(iteration)) {
+    result[nb::int_(device)] = iteration_figures(figures);
   }
-  requests.reserve(storage.shape(0));
-  for (std::size_t row = 0; row < storage.shape(0); ++row) {
-    requests.push_back({storage(row), size(row), static_cast<Stream>(stream(row))});
-  }
-  pluggable::on_device(device).adopt(plan, RequestList(std::move(requests)));
+  return result;
 }
 
 std::size_t trace_length(int device) {
@@ -122,6 +127,10 @@ void define_pluggable(nb::module_& module) {
   module.def("pluggable_adopt", &adopt, nb::arg("device"), nb::arg("plan"), nb::kw_only(),
              nb::arg("storage"), nb::arg("size"), nb::arg("stream"));
   module.def("pluggable_expect", &expect, nb::arg("device"), nb::arg("begin"), nb::arg("end"));
+  module.def("pluggable_follow", &follow, nb::arg("device"), nb::arg("plan"), nb::kw_only(),
+             nb::arg("storage"), nb::arg("size"), nb::arg("stream"), nb::arg("varies"),
+             nb::arg("begins"), nb::arg("marked"));
+  module.def("pluggable_begin_iteration", &begin_iteration, nb::arg("iteration"));
   module.def(
       "pluggable_record_trace",
       [](int device, bool on) { pluggable::on_device(device).record_trace(on); },

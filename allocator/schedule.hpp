@@ -39,11 +39,22 @@ class Schedule {
   // How long after now a row begins. What happens once and is over will not begin any more.
   Tick wait(const Row& row) const;
 
-  // The row's request has come. Time that goes backward means that the next iteration has begun.
+  // The row's request has come. Time that goes backward means that the next iteration has begun, or
+  // where that is told, that requests came in another order.
   void begin(const Row& row) {
-    if (row.start < now_) ++iteration_;
+    if (row.start < now_) {
+      if (turns_are_told_) return;
+      ++iteration_;
+    }
     now_ = row.start;
   }
+  // From here on only this lets time go backward.
+  void turn_to(Tick tick) {
+    turns_are_told_ = true;
+    if (tick < now_) ++iteration_;
+    now_ = tick;
+  }
+  void expect_turns() { turns_are_told_ = true; }
   Due due(Tick end) const { return {iteration_, end}; }
   // A block has gone.
   void end(const Due& due);
@@ -66,6 +77,7 @@ class Schedule {
   std::size_t expected_ = 0;
   Tick now_ = 0;
   std::int64_t iteration_ = 0;
+  bool turns_are_told_ = false;
 };
 
 }  // namespace et_replay

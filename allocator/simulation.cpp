@@ -1,9 +1,9 @@
 // The event loop of the simulator.
 #include "simulation.hpp"
 
-#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace et_replay {
 
@@ -41,12 +41,23 @@ void Simulation::restore(const SegmentView& segment, const std::vector<std::int6
   }
 }
 
+void Simulation::follow(RequestList requests) {
+  follower_.emplace(*allocator_);
+  follower_->follow(std::move(requests));
+}
+
+IterationFigures Simulation::begin_iteration(std::size_t iteration) {
+  if (!follower_) throw std::invalid_argument("There is no list of requests to follow.");
+  return follower_->begin_iteration(iteration);
+}
+
 Address Simulation::allocate(std::int64_t storage, Bytes size, Stream stream) {
   if (table_.find(storage) != nullptr) {
     throw std::invalid_argument("Storage " + std::to_string(storage) +
                                 " is allocated again before it was freed.");
   }
-  Block* block = allocator_->allocate_for(storage, size, stream);
+  Block* block = follower_ ? follower_->allocate(size, stream)
+                           : allocator_->allocate_for(storage, size, stream);
   if (block == nullptr) return 0;
   table_.insert(storage, block);
   return block->address;

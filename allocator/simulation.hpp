@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "follower.hpp"
 #include "policies.hpp"
 #include "storage_table.hpp"
 
@@ -48,6 +50,11 @@ class Simulation {
 
   // Starts from a segment; `storages` has one entry a block, read for live ones.
   void restore(const SegmentView& segment, const std::vector<std::int64_t>& storages);
+
+  // From here on the names of storages tell the plan nothing: requests are those of this list.
+  void follow(RequestList requests);
+  // Ends the iteration before and returns its figures, where a list is followed.
+  IterationFigures begin_iteration(std::size_t iteration);
 
   // A size of 0 takes no memory. Returns the address. Throws OutOfMemory; std::invalid_argument if
   // the storage is live.
@@ -90,6 +97,7 @@ class Simulation {
 
   SimulatedDevice device_;
   std::unique_ptr<Allocator> allocator_;
+  std::optional<Follower> follower_;
   Version version_;
   StorageTable<Block> table_;
   std::map<std::int64_t, Held> held_;

@@ -26,9 +26,11 @@ struct PoolCounter {
   Counter all;
   Counter small;
   Counter large;
+  std::int64_t peak_since_mark = 0;  // of all
 
   void change(PoolKind kind, std::int64_t amount) {
     all.change(amount);
+    peak_since_mark = std::max(peak_since_mark, all.current);
     (kind == PoolKind::small ? small : large).change(amount);
   }
 };
@@ -53,6 +55,8 @@ struct Statistics {
   Counter oversize_segments;     // segments of at least max_split_size
 
   void reset_peaks();
+  // Begins the peaks since a mark, of which reset_peaks() knows nothing.
+  void mark();
 };
 
 struct NamedCounter {
@@ -103,6 +107,13 @@ inline void Statistics::reset_peaks() {
   }
   for (Counter* counter : {&oversize_allocations, &oversize_segments}) {
     counter->peak = counter->current;
+  }
+}
+
+inline void Statistics::mark() {
+  for (const NamedCounter& named : named_counters) {
+    PoolCounter& counter = this->*named.counter;
+    counter.peak_since_mark = counter.all.current;
   }
 }
 

@@ -1,5 +1,8 @@
 // The functions whose addresses torch gets, over the states of all devices.
 #include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,16 +19,51 @@ namespace {
 
 constexpr int most_devices = 64;
 
+// What a device is to serve that has not served yet.
+struct Followed {
+  PlanTable plan;
+  RequestList requests;
+};
+
 struct Process {
   PluggableSetup setup;
-  std::mutex mutex;  // of making a state
+  std::mutex mutex;  // of making a state, and of what follows
   std::atomic<PluggableAllocator*> devices[most_devices] = {};
+  std::map<int, Followed> followed;
+  std::size_t iteration = 0;
 };
 
 // All of it is leaked on purpose: tensors are freed as late as the end of the process, after the
 // destructors of whatever else there is.
 std::atomic<Process*> process{nullptr};
 std::atomic<Thrower> thrower{nullptr};
+
+PluggableAllocator* make(Process& current, int ordinal) {
+  auto made = std::make_unique<PluggableAllocator>(ordinal, current.setup);
+  const auto found = current.followed.find(ordinal);
+  if (found != current.followed.end()) {
+    made->adopt(found->second.plan, std::move(found->second.requests));
+    current.followed.erase(found);
+  }
+  if (current.iteration > 0) made->begin_iteration(current.iteration);
+  return made.release();
+}
+
+// Throws where it is not installed, or no process has such a device.
+Process& process_for(int ordinal) {
+  Process* current = process.load();
+  if (current == nullptr) throw std::runtime_error("No allocator of et_replay is installed.");
+  if (ordinal < 0 || ordinal >= most_devices) {
+    throw std::runtime_error("There is no CUDA device " + std::to_string(ordinal) + ".");
+  }
+  return *current;
+}
+
+// Throws std::invalid_argument where the allocator cannot be made, or cannot serve the plan.
+void check(const PluggableSetup& setup, const PlanTable& plan) {
+  SimulatedDevice device(0);
+  make_allocator(setup.policy, device, {setup.setup.settings, setup.setup.version, plan});
+}
 
 void replace(std::string& text, const std::string& old, const std::string& fresh) {
   const std::size_t at = text.find(old);
@@ -66,8 +104,7 @@ void install(PluggableSetup setup) {
                                   " exists in simulation only.");
     }
   }
-  SimulatedDevice device(0);
-  make_allocator(setup.policy, device, setup.setup);  // or it throws
+  check(setup, setup.setup.plan);
   auto* made = new Process;
   made->setup = std::move(setup);
   process.store(made);
@@ -89,16 +126,36 @@ PluggableAllocator* find(int ordinal) {
 }
 
 PluggableAllocator& on_device(int ordinal) {
-  Process* current = process.load();
-  if (current == nullptr) throw std::runtime_error("No allocator of et_replay is installed.");
-  if (ordinal < 0 || ordinal >= most_devices) {
-    throw std::runtime_error("There is no CUDA device " + std::to_string(ordinal) + ".");
-  }
-  std::atomic<PluggableAllocator*>& slot = current->devices[ordinal];
+  Process& current = process_for(ordinal);
+  std::atomic<PluggableAllocator*>& slot = current.devices[ordinal];
   if (PluggableAllocator* state = slot.load()) return *state;
-  const std::lock_guard<std::mutex> lock(current->mutex);
-  if (slot.load() == nullptr) slot.store(new PluggableAllocator(ordinal, current->setup));
+  const std::lock_guard<std::mutex> lock(current.mutex);
+  if (slot.load() == nullptr) slot.store(make(current, ordinal));
   return *slot.load();
+}
+
+void follow(int ordinal, PlanTable plan, RequestList requests) {
+  Process& current = process_for(ordinal);
+  const std::lock_guard<std::mutex> lock(current.mutex);
+  if (PluggableAllocator* state = current.devices[ordinal].load()) {
+    return state->adopt(plan, std::move(requests));
+  }
+  check(current.setup, plan);
+  current.followed[ordinal] = {std::move(plan), std::move(requests)};
+}
+
+std::map<int, IterationFigures> begin_iteration(std::size_t iteration) {
+  std::map<int, IterationFigures> figures;
+  Process* current = process.load();
+  if (current == nullptr) return figures;
+  const std::lock_guard<std::mutex> lock(current->mutex);
+  current->iteration = iteration;
+  for (int ordinal = 0; ordinal < most_devices; ++ordinal) {
+    if (PluggableAllocator* state = current->devices[ordinal].load()) {
+      figures.emplace(ordinal, state->begin_iteration(iteration));
+    }
+  }
+  return figures;
 }
 
 void throw_out_of_memory_by(Thrower function) { thrower.store(function); }

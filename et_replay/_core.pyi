@@ -21,6 +21,12 @@ TraceEntry: TypeAlias = tuple[str, int, int, int, tuple[int, int]]
 PlanFigures: TypeAlias = tuple[int, Served, Served, Served, Served, int]
 """Arena, planned, reused, displaced, fallback, peak reserved by the fallback."""
 
+IterationFigures: TypeAlias = tuple[
+    int, int, int, int, int, Served, Served, Served, Served, Served, int, int
+]
+"""Peaks allocated, active and reserved; allocated and reserved at the end; planned, reused,
+displaced, fallback, unmatched; expected requests, resynchronisations."""
+
 class Failure:
     """All figures are bytes, but `event`: the row that failed, -1 where no events were run."""
 
@@ -91,6 +97,17 @@ class Simulation:
         pool: tuple[int, int],
         blocks: Sequence[Block],
     ) -> None: ...
+    def follow(
+        self,
+        *,
+        storage: npt.NDArray[np.int64],
+        size: npt.NDArray[np.int64],
+        stream: npt.NDArray[np.int64],
+        varies: npt.NDArray[np.bool_],
+        begins: Sequence[int],
+        marked: bool,
+    ) -> None: ...
+    def begin_iteration(self, iteration: int) -> IterationFigures: ...
     def allocate(self, storage: int, size: int, stream: int = 0) -> None: ...
     def free(self, storage: int) -> None: ...
     def run(
@@ -151,6 +168,18 @@ def pluggable_adopt(
     stream: npt.NDArray[np.int64],
 ) -> None: ...
 def pluggable_expect(device: int, begin: int, end: int) -> None: ...
+def pluggable_follow(
+    device: int,
+    plan: Plan,
+    *,
+    storage: npt.NDArray[np.int64],
+    size: npt.NDArray[np.int64],
+    stream: npt.NDArray[np.int64],
+    varies: npt.NDArray[np.bool_],
+    begins: Sequence[int],
+    marked: bool,
+) -> None: ...
+def pluggable_begin_iteration(iteration: int) -> dict[int, IterationFigures]: ...
 def pluggable_record_trace(device: int, on: bool) -> None: ...
 def pluggable_trace_length(device: int) -> int: ...
 def pluggable_trace(device: int) -> list[TraceEntry]: ...

@@ -54,6 +54,9 @@ class Served:
     bytes: int
 
 
+_Served = tuple[int, int]
+
+
 @dataclass(frozen=True)
 class PlanFigures:
     """How requests were served where there is a plan: each as planned, reused or fallback.
@@ -77,11 +80,44 @@ class PlanFigures:
     @classmethod
     def of(
         cls,
-        figures: tuple[
-            int, tuple[int, int], tuple[int, int], tuple[int, int], tuple[int, int], int
-        ],
+        figures: tuple[int, _Served, _Served, _Served, _Served, int],
     ) -> PlanFigures:
         """Name what the native allocator tells."""
         arena, *served, fallback_peak_reserved = figures
         planned, reused, displaced, fallback = (Served(*counted) for counted in served)
         return cls(arena, planned, reused, displaced, fallback, fallback_peak_reserved)
+
+
+@dataclass(frozen=True)
+class IterationFigures:
+    """What happened in an iteration: its own peaks, whatever a script resets, and its end.
+
+    The served ones are as in PlanFigures; an allocator without a plan serves all as `fallback`.
+    """
+
+    peak_allocated_bytes: int
+    peak_active_bytes: int
+    peak_reserved_bytes: int
+    allocated_bytes: int
+    reserved_bytes: int
+    planned: Served
+    reused: Served
+    displaced: Served
+    fallback: Served
+    unmatched: Served
+    """Requests that the plan's list does not have there; private pools are not asked for in it."""
+    expected: int
+    """How many requests the list has for the iteration; 0 without a list."""
+    resynchronisations: int
+    """How often the place in the list was lost, and found elsewhere."""
+
+    @classmethod
+    def of(
+        cls,
+        figures: tuple[
+            int, int, int, int, int, _Served, _Served, _Served, _Served, _Served, int, int
+        ],
+    ) -> IterationFigures:
+        """Name what the native allocator tells."""
+        planned, reused, displaced, fallback, unmatched = (Served(*it) for it in figures[5:10])
+        return cls(*figures[:5], planned, reused, displaced, fallback, unmatched, *figures[10:])

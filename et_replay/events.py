@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +91,30 @@ class PlanColumns:
     period: int
 
 
+class FollowedPlan(Protocol):
+    """A plan, and the requests that it was made for in the order in which they are expected.
+
+    Row i of the requests is that of storage i of the plan, of exactly `size` bytes unless it
+    `varies`. Iteration k begins with row `begins[k]`, the first with 0; the last happens again and
+    again. If they are not `marked`, they do not begin where a script's own iterations do.
+    """
+
+    @property
+    def columns(self) -> PlanColumns: ...
+    @property
+    def storage(self) -> Int64Array: ...
+    @property
+    def size(self) -> Int64Array: ...
+    @property
+    def stream(self) -> Int64Array: ...
+    @property
+    def varies(self) -> npt.NDArray[np.bool_]: ...
+    @property
+    def begins(self) -> Sequence[int]: ...
+    @property
+    def marked(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class BlockState:
     """A block of a segment as a memory snapshot shows it; `storage` is -1 for an inactive one."""
@@ -123,7 +147,8 @@ class TraceEntry(NamedTuple):
 
     `size` is what was asked for, the whole size for a segment, and rounded for `oom`, whose
     `address` holds the bytes that the device had free. `stack` is who made a block, by number in
-    the table of the snapshot's stacks; -1 where that is not known.
+    the table of the snapshot's stacks; -1 where that is not known. `time` is in Unix microseconds,
+    0 where it is not known.
     """
 
     action: str
@@ -132,6 +157,7 @@ class TraceEntry(NamedTuple):
     stream: int
     pool: tuple[int, int] | None = None
     stack: int = -1
+    time: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +189,8 @@ class MemoryHistory:
     their `pool_number`. `device_memory` is what the allocator could get from the device, where the
     file proves it. `notes` says in sentences what is missing or was repaired. `origins`
     names the makers of storages, as far as the source tells, and `class_rule` says how it was told
-    what they are for ("" where it was not). `operations` names the operation of each step.
+    what they are for ("" where it was not). `operations` names the operation of each step. `times`
+    is when each event happened, in Unix microseconds; empty where the source does not tell.
     """
 
     source: str
@@ -180,3 +207,4 @@ class MemoryHistory:
     origins: Mapping[int, Origin] = field(default_factory=dict)
     class_rule: str = ""
     operations: Sequence[str] = ()
+    times: Int64Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))

@@ -17,10 +17,17 @@ import numpy as np
 import torch
 
 from et_replay import _core
-from et_replay.allocator_figures import MemoryStatistics, PlanFigures
-from et_replay.errors import OutOfMemoryError, UsageError
-from et_replay.events import Int64Array, PlanColumns, SegmentState
-from et_replay.simulation import native_plan, nearest_version, out_of_memory_of, segment_state
+from et_replay.allocator_figures import IterationFigures, MemoryStatistics, PlanFigures
+from et_replay.errors import OutOfMemoryError, UsageError, first_line
+from et_replay.events import FollowedPlan, Int64Array, PlanColumns, SegmentState
+from et_replay.following import number_streams
+from et_replay.simulation import (
+    native_plan,
+    native_requests,
+    nearest_version,
+    out_of_memory_of,
+    segment_state,
+)
 
 expect = _core.pluggable_expect
 """Say which requests of the list of `adopt` come next on a device, from a row on to before another.
@@ -91,6 +98,27 @@ def adopt(
     _core.pluggable_adopt(device, native_plan(plan), storage=storage, size=size, stream=stream)
 
 
+def follow(plan: FollowedPlan, device: int = 0) -> None:
+    """Serve a plan to requests by their size, stream and place in its list, from here on.
+
+    A device that has served nothing yet is not opened: it serves the plan from its first request
+    on. Otherwise nothing may live in the arena of the plan before. Raises ValueError for a plan
+    that cannot be.
+    """
+    numbered = number_streams(plan)
+    _core.pluggable_follow(device, native_plan(numbered.columns), **native_requests(numbered))
+
+
+def begin_iteration(iteration: int) -> dict[int, IterationFigures]:
+    """Go to where an iteration of the list that is followed begins; past its last, to that.
+
+    Returns the figures of the iteration that has ended, by the indices of devices that have served
+    anything, with whatever allocator is installed.
+    """
+    ended = _core.pluggable_begin_iteration(iteration)
+    return {device: IterationFigures.of(figures) for device, figures in ended.items()}
+
+
 def statistics(device: int = 0) -> MemoryStatistics | None:
     """Return the counters of `device`; None if it has served nothing yet."""
     stats = _core.pluggable_stats(device)
@@ -123,6 +151,20 @@ def last_failure(device: int = 0) -> tuple[OutOfMemoryError, tuple[SegmentState,
 def segments(device: int = 0) -> tuple[SegmentState, ...]:
     """Return what is reserved of `device` now, as `last_failure` does of that moment."""
     return tuple(map(segment_state, _core.pluggable_segments(device)))
+
+
+def configure_torch(settings: str) -> None:
+    """Set of PyTorch's own allocator what PYTORCH_ALLOC_CONF sets; raises UsageError."""
+    # torch below 2.9 has it under another name
+    found = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
+    configure = found or torch.cuda.memory._set_allocator_settings
+    try:
+        configure(settings)
+    except (RuntimeError, ValueError) as error:
+        raise UsageError(
+            f"torch {torch.__version__} does not take the settings {settings!r} of --allocator:"
+            f" {first_line(error)}."
+        ) from None
 
 
 def _hand_to_torch() -> None:

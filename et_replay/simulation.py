@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypedDict
 
 import numpy as np
+import numpy.typing as npt
 
 from et_replay import _core
-from et_replay.allocator_figures import MemoryStatistics, PlanFigures, Served
+from et_replay.allocator_figures import (
+    IterationFigures,
+    MemoryStatistics,
+    PlanFigures,
+    Served,
+)
 from et_replay.errors import OutOfMemoryError, UndefinedBehaviorError, UsageError
 from et_replay.events import (
     AllocationEvents,
     BlockState,
+    FollowedPlan,
     Int64Array,
     PlanColumns,
     SegmentState,
@@ -26,6 +34,8 @@ SIMULATED_ONLY = frozenset(name for name, _, invented in _core.policies() if inv
 """Those that no real device can serve: they invent addresses."""
 PLANNED = "stalloc"
 """The allocator that serves a plan."""
+TORCH = "torch"
+"""The name of PyTorch's own allocator on a real device; settings may follow, as after others."""
 OLDEST_VERSION, NEWEST_VERSION = "2.7", "2.14"
 
 __all__ = [
@@ -34,12 +44,15 @@ __all__ = [
     "OLDEST_VERSION",
     "PLANNED",
     "SIMULATED_ONLY",
+    "TORCH",
+    "IterationFigures",
     "MemoryStatistics",
     "PlanFigures",
     "Served",
     "Simulator",
     "allocator_name",
     "native_plan",
+    "native_requests",
     "nearest_version",
     "out_of_memory_of",
     "segment_state",
@@ -103,6 +116,20 @@ class Simulator:
         self.reset_peaks()
         if record_trace:
             self._native.record_trace()
+
+    def follow(self, plan: FollowedPlan) -> None:
+        """Serve requests by their size, stream and place in the list of `plan` from here on.
+
+        The simulator must have its `columns`. What storage a request is for tells it nothing then.
+        """
+        self._native.follow(**native_requests(plan))
+
+    def begin_iteration(self, iteration: int) -> IterationFigures:
+        """Go to where an iteration of the list that is followed begins; past its last, to that.
+
+        Returns the figures of the iteration that has ended.
+        """
+        return IterationFigures.of(self._native.begin_iteration(iteration))
 
     def allocate(self, storage: int, size: int, stream: int = 0) -> None:
         """Give `storage` a block; a size of 0 takes none. Raises OutOfMemoryError."""
@@ -265,6 +292,30 @@ def native_plan(plan: PlanColumns) -> _core.Plan:
     """Return the plan as an allocator takes it."""
     columns = (plan.storage, plan.offset, plan.size, plan.start, plan.end, plan.stream)
     return _core.Plan(plan.arena, plan.period, *map(np.ascontiguousarray, columns))
+
+
+class _Requests(TypedDict):
+    storage: Int64Array
+    size: Int64Array
+    stream: Int64Array
+    varies: npt.NDArray[np.bool_]
+    begins: list[int]
+    marked: bool
+
+
+def native_requests(plan: FollowedPlan) -> _Requests:
+    """Return the list of requests as an allocator takes it."""
+    storage, size, stream = map(np.ascontiguousarray, (plan.storage, plan.size, plan.stream))
+    varies = np.ascontiguousarray(plan.varies, dtype=np.bool_)
+    begins = [int(row) for row in plan.begins]
+    return _Requests(
+        storage=storage,
+        size=size,
+        stream=stream,
+        varies=varies,
+        begins=begins,
+        marked=bool(plan.marked),
+    )
 
 
 def _restore(native: _core.Simulation, segment: SegmentState) -> None:

@@ -3,16 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+from following_oracle import Wanted
 
-from et_replay.events import Action, AllocationEvents, PlanColumns
+from et_replay.events import Action, AllocationEvents, Int64Array, PlanColumns
 from et_replay.simulation import PlanFigures, Simulator
 
 CELL = 512
 BASE = 0x7F0000000000
 """Where the first segment of a simulated device lies: the arena, as it is taken first."""
+
+
+@dataclass(frozen=True, eq=False)
+class FollowedRows:
+    """A plan by hand, and the requests that it was made for."""
+
+    columns: PlanColumns
+    storage: Int64Array
+    size: Int64Array
+    stream: Int64Array
+    varies: npt.NDArray[np.bool_]
+    begins: Sequence[int] = (0,)
+    marked: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        columns: PlanColumns,
+        rows: Sequence[Wanted],
+        begins: Sequence[int] = (0,),
+        marked: bool = True,
+    ) -> FollowedRows:
+        """Ask for the storages 0, 1, ... in order."""
+        table = np.array([(row.size, row.stream) for row in rows], dtype=np.int64).reshape(-1, 2)
+        size, stream = (np.ascontiguousarray(column) for column in table.T)
+        varies = np.array([row.varies for row in rows], dtype=np.bool_)
+        return cls(columns, np.arange(len(rows)), size, stream, varies, begins, marked)
+
 
 Event = tuple[Action, int, int, int]
 """Action, storage, size, stream."""

@@ -249,6 +249,56 @@ def planned() -> dict[str, Any]:
     }
 
 
+def train_marked(ended: Callable[[int], None]) -> dict[str, Any]:
+    """Train with another batch in the fifth of seven iterations, and say when each has ended."""
+    torch.backends.cudnn.deterministic = True
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    generator = torch.Generator(device="cuda").manual_seed(1)
+    losses = []
+    for iteration, size in enumerate((16, 16, 16, 16, 9, 16, 16), start=1):
+        batch = torch.randn(size, 3, 64, 64, device="cuda", generator=generator)
+        target = torch.arange(len(batch), device="cuda") % 10
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(net(batch), target)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        del batch, target, loss
+        torch.cuda.reset_peak_memory_stats()
+        ended(iteration)
+    return {"losses": losses}
+
+
+def followed() -> dict[str, Any]:
+    """Record a job, plan what its last iteration asks for, and follow that in the same job again.
+
+    An entry is the requests that the list has for an iteration, those planned, and its peak.
+    """
+    from et_replay import _core, pluggable
+
+    torch.empty(1, device="cuda")
+    lengths, iterations = [], []
+    _core.pluggable_record_trace(0, True)
+    train_marked(lambda _: lengths.append(_core.pluggable_trace_length(0)))
+    last = _core.pluggable_trace(0)[lengths[-2] : lengths[-1]]
+    _core.pluggable_record_trace(0, False)
+    gc.collect()
+    pluggable.follow(plan_of_sizes([size for action, _, size, *_ in last if action == "alloc"]))
+
+    def ended(iteration: int) -> None:
+        figures = pluggable.begin_iteration(iteration)[0]
+        iterations.append(
+            [figures.expected, figures.planned.requests, figures.peak_allocated_bytes]
+        )
+
+    return train_marked(ended) | {"iterations": iterations}
+
+
+def unfollowed() -> dict[str, Any]:
+    return train_marked(lambda _: None)
+
+
 def exit_with_live() -> dict[str, Any]:
     """Leave tensors, a stream that uses one and a graph to the end of the process."""
     global _left
@@ -298,7 +348,7 @@ PROGRAMS: dict[str, Callable[[], dict[str, Any]]] = {
     function.__name__: function
     for function in (
         train, empty, out_of_memory, streams, graph, many, threads, cost, planned,
-        exit_with_live, late, compiled,
+        followed, unfollowed, exit_with_live, late, compiled,
     )
 }  # fmt: skip
 
@@ -318,6 +368,33 @@ def plan_of_64() -> Any:
         stream=np.zeros(64, dtype=np.int64),
         arena=64 * MIB,
         period=64,
+    )
+
+
+def plan_of_sizes(sizes: list[int]) -> Any:
+    """Plan requests one above the other, each from its own time to the end of the iteration."""
+    from types import SimpleNamespace
+
+    import numpy as np
+
+    from et_replay.events import PlanColumns
+
+    size = np.array(sizes, dtype=np.int64)
+    taken = -(-size // 512) * 512
+    storage = np.arange(len(size), dtype=np.int64)
+    zeros = np.zeros_like(storage)
+    end = np.full_like(storage, len(size))
+    columns = PlanColumns(
+        storage, taken.cumsum() - taken, size, storage, end, zeros, int(taken.sum()), len(size)
+    )
+    return SimpleNamespace(
+        columns=columns,
+        storage=storage,
+        size=size,
+        stream=zeros,
+        varies=zeros.astype(np.bool_),
+        begins=(0,),
+        marked=True,
     )
 
 

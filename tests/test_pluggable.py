@@ -134,3 +134,13 @@ def test_a_plan_is_served() -> None:
     ours = run("stalloc", "planned")
     assert (ours["planned"], ours["displaced"]) == (64 * 300, 0)
     assert ours["places"] == [1] * 64
+
+
+def test_a_script_is_followed_through_its_list_and_trains_the_same() -> None:
+    ours, torchs = run("stalloc", "followed"), run("torch", "unfollowed")
+    assert ours["losses"] == torchs["losses"]
+    expected, _, _ = ours["iterations"][0]
+    planned = [planned for _, planned, _ in ours["iterations"]]
+    for iteration in (2, 3, 5, 6):
+        assert planned[iteration] >= 0.9 * expected
+    assert all(peak > 0 for *_, peak in ours["iterations"])

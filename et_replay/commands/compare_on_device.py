@@ -16,7 +16,6 @@ from et_replay.errors import OutOfMemoryError, ReplayError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.formats import open_trace
 from et_replay.program import Mode, build_program, history_of_requests, select_window
-from et_replay.replay.memory import TORCH
 from et_replay.replay.options import ReplayOptions
 from et_replay.replay.own_process import ReplayJob, replay_in_own_process
 from et_replay.replay.result import ReplayResult
@@ -24,7 +23,14 @@ from et_replay.replay.target import choose_target
 from et_replay.report.compare import InputReport
 from et_replay.report.compare_on_device import DeviceReport, device_objects, device_text
 from et_replay.report.document import document
-from et_replay.simulation import PLANNED, SIMULATED_ONLY, Simulator, allocator_name, nearest_version
+from et_replay.simulation import (
+    PLANNED,
+    SIMULATED_ONLY,
+    TORCH,
+    Simulator,
+    allocator_name,
+    nearest_version,
+)
 
 DEFAULT_ALLOCATORS = (TORCH, f"{TORCH}:expandable_segments:True", "native", "expandable", PLANNED)
 _WARMUP, _ITERATIONS = 2, 10
@@ -48,7 +54,7 @@ def compare_on_device(arguments: argparse.Namespace) -> int:
     )
     jobs = [
         ReplayJob(path, options.window_of(arguments), arguments.strict, base)
-        for path in options.expand(arguments.trace)
+        for path, _ in options.expand(arguments.trace, traces=True)
     ]
     with progress_bar(arguments.quiet, unit="replays") as progress:
         total = len(jobs) * (len(allocators) + 1)

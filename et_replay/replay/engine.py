@@ -27,7 +27,7 @@ from et_replay.replay.coverage import coverage_of
 from et_replay.replay.failure_state import history_at_failure
 from et_replay.replay.imports import import_modules
 from et_replay.replay.iteration import Iteration
-from et_replay.replay.memory import TORCH, DeviceMemory, MeasuredMemory, SimulatedMemory
+from et_replay.replay.memory import DeviceMemory, MeasuredMemory, SimulatedMemory
 from et_replay.replay.operation_clock import add_up, clock_for
 from et_replay.replay.options import ReplayOptions
 from et_replay.replay.prepare import Preparer
@@ -43,7 +43,7 @@ from et_replay.replay.target import Target, choose_target
 from et_replay.replay.tensor_store import TensorStore
 from et_replay.replay.workspaces import default_library_workspace
 from et_replay.serving import DEFAULT_DEVICE_MEMORY
-from et_replay.simulation import PlanFigures, allocator_name
+from et_replay.simulation import TORCH, PlanFigures, allocator_name
 from et_replay.units import format_bytes
 
 Progress = Callable[[int, int], None]

@@ -10,7 +10,8 @@ from typing import Protocol
 
 import torch
 
-from et_replay.errors import OutOfMemoryError, UsageError, first_line
+from et_replay import pluggable
+from et_replay.errors import OutOfMemoryError
 from et_replay.events import Action, AllocationEvents
 from et_replay.formats.allocator_settings import settings_from_fields
 from et_replay.planning import Plan
@@ -21,11 +22,8 @@ from et_replay.replay.journal import Journal
 from et_replay.replay.out_of_memory_watch import OutOfMemoryWatch, segments_in
 from et_replay.replay.result import MemoryPeaks
 from et_replay.replay.target import Target
-from et_replay.simulation import PlanFigures, Simulator
+from et_replay.simulation import TORCH, PlanFigures, Simulator
 from et_replay.units import format_bytes, parse_bytes
-
-TORCH = "torch"
-"""The name of PyTorch's own allocator on a real device; settings may follow, as after others."""
 
 _WATCH = OutOfMemoryWatch()
 _TRIED = re.compile(r"Tried to allocate ([\d.]+ \w+)")
@@ -213,7 +211,7 @@ class MeasuredMemory(RealMemory):
 
     def __init__(self, target: Target, capacity: int | None, settings: str = "") -> None:
         if settings:
-            _configure(settings)
+            pluggable.configure_torch(settings)
         super().__init__(target, capacity)
         self._share = self.capacity / self.total
 
@@ -294,16 +292,3 @@ class MeasuredMemory(RealMemory):
             stats["active_bytes.all.peak"],
             stats["reserved_bytes.all.peak"],
         )
-
-
-def _configure(settings: str) -> None:
-    """Set what PYTORCH_ALLOC_CONF sets; torch below 2.9 has it under another name."""
-    found = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
-    configure = found or torch.cuda.memory._set_allocator_settings
-    try:
-        configure(settings)
-    except (RuntimeError, ValueError) as error:
-        raise UsageError(
-            f"torch {torch.__version__} does not take the settings {settings!r} of --allocator:"
-            f" {first_line(error)}."
-        ) from None

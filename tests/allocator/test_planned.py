@@ -196,13 +196,30 @@ def test_an_arena_beyond_all_devices_is_out_of_memory() -> None:
 def test_a_limit_holds_for_arena_and_fallback_together() -> None:
     plan = plan_columns([Row(1, 0, 20 * MIB // CELL, 0, 1)], 1)
     simulator = Simulator("stalloc", 100 * MIB, plan=plan, fraction=0.5)
-    simulator.allocate(1, MIB)
+    simulator.allocate(1, 20 * MIB)
     simulator.allocate(2, 30 * MIB)
     with pytest.raises(OutOfMemoryError, match=r"limited to 50\.0 MiB"):
         simulator.allocate(3, 2 * MIB)
     Simulator("stalloc", 100 * MIB, plan=plan, fraction=0.2).allocate(1, MIB)
     with pytest.raises(OutOfMemoryError, match=r"a request of 20\.0 MiB"):
         Simulator("stalloc", 100 * MIB, plan=plan, fraction=0.19).allocate(1, MIB)
+
+
+def test_what_fits_nowhere_else_takes_what_the_plan_needs_later() -> None:
+    rows = [Row(1, 0, 32 * MIB // CELL, 0, 2), Row(2, 0, 12 * MIB // CELL, 2, 4)]
+    simulator = Simulator("stalloc", 48 * MIB, plan=plan_columns(rows, 4), record_trace=True)
+    simulator.allocate(1, 32 * MIB)
+    simulator.free(1)
+    simulator.allocate(9, 22 * MIB)
+    assert simulator.address(9) == BASE
+    assert (simulator.reserved, simulator.statistics().ooms) == (32 * MIB, 0)
+    assert "oom" not in {entry.action for entry in simulator.trace()}
+    assert requests(simulator) == (1, 1, 0, 0)
+    simulator.allocate(2, 12 * MIB)
+    assert requests(simulator) == (1, 1, 1, 1)
+    with pytest.raises(OutOfMemoryError):
+        simulator.allocate(10, 12 * MIB)
+    assert simulator.statistics().ooms == 1
 
 
 def test_what_the_fallback_keeps_makes_room_for_the_arena() -> None:

@@ -574,3 +574,129 @@ def test_before_it_is_installed_nothing_is_served(run: Run) -> None:
         install("expandable")
         assert _core.pluggable_installed()
     """)
+
+
+TWO_IN_TURN = """
+        column = lambda *values: np.array(values, dtype=np.int64)
+        plan = _core.Plan(12 * MIB, 4, column(1, 2), column(0, 4 * MIB), column(4 * MIB, 8 * MIB),
+                          column(0, 1), column(4, 4), column(0, 0))
+        requests = {"storage": column(1, 2), "size": column(4 * MIB, 8 * MIB),
+                    "stream": column(0, 0), "varies": np.zeros(2, dtype=bool), "begins": [0],
+                    "marked": True}
+"""
+"""Storages of 4 and 8 MiB, one above the other."""
+
+
+def test_a_plan_is_followed_from_the_first_request_on(run: Run) -> None:
+    run(
+        TWO_IN_TURN
+        + """
+        install("stalloc")
+        assert _core.pluggable_begin_iteration(0) == {}
+        _core.pluggable_follow(0, plan, **requests)
+        assert driver.fake_used() == 0 and _core.pluggable_stats(0) == {}, "it is not opened"
+        for iteration in range(1, 4):
+            first = alloc(4 * MIB)
+            other = alloc(100)
+            second = alloc(8 * MIB)
+            assert second - first == 4 * MIB
+            for pointer in (first, other, second):
+                free(pointer)
+            (figures,) = _core.pluggable_begin_iteration(iteration).values()
+            peaks, (planned, reused, displaced, fallback, unmatched) = figures[:3], figures[5:10]
+            assert peaks == (12 * MIB + 512, 12 * MIB + 512, 14 * MIB), peaks
+            assert planned == (2, 12 * MIB) and unmatched == fallback == (1, 100)
+            assert (reused[0], displaced[0], figures[10:]) == (0, 0, (2, 0))
+    """
+    )
+
+
+def test_a_device_that_comes_late_is_in_the_iteration_of_the_others(run: Run) -> None:
+    run(
+        TWO_IN_TURN
+        + """
+        install("stalloc")
+        requests["begins"] = [0, 1]
+        _core.pluggable_follow(1, plan, **requests)
+        _core.pluggable_begin_iteration(1)
+        alloc(4 * MIB, device=1)
+        alloc(8 * MIB, device=1)
+        ended = _core.pluggable_begin_iteration(2)
+        assert list(ended) == [1]
+        assert (ended[1][5][0], ended[1][9][0], ended[1][10]) == (1, 1, 1)
+    """
+    )
+
+
+def test_peaks_of_an_iteration_are_its_own_with_any_allocator(run: Run) -> None:
+    run("""
+        install("native")
+        free(alloc(30 * MIB))
+        _core.pluggable_begin_iteration(1)
+        free(alloc(12 * MIB))
+        _core.pluggable_reset_peaks(0)
+        figures = _core.pluggable_begin_iteration(2)[0]
+        assert figures[:5] == (12 * MIB, 12 * MIB, 30 * MIB, 0, 30 * MIB), figures
+        assert figures[8] == (1, 12 * MIB) and figures[5] == (0, 0)
+        assert stat("allocated_bytes.all.peak") == 0
+    """)
+
+
+def test_what_is_followed_must_fit_the_allocator_and_the_arena(run: Run) -> None:
+    run(
+        TWO_IN_TURN
+        + """
+        install("stalloc")
+        for what in (requests | {"begins": [1]}, requests | {"stream": column(0)}):
+            try:
+                _core.pluggable_follow(0, plan, **what)
+                raise AssertionError("it was taken")
+            except ValueError:
+                pass
+        _core.pluggable_follow(0, plan, **requests)
+        pointer = alloc(4 * MIB)
+        try:
+            _core.pluggable_follow(0, plan, **requests)
+            raise AssertionError("it was replaced")
+        except ValueError as error:
+            assert "lives in its arena" in str(error)
+        free(pointer)
+        _core.pluggable_follow(0, plan, **requests)
+    """
+    )
+
+
+def test_streams_are_numbered_by_their_first_request(run: Run) -> None:
+    run("""
+        column = lambda *values: np.array(values, dtype=np.int64)
+        plan = _core.Plan(8 * MIB, 4, column(1, 2), column(0, 4 * MIB), column(4 * MIB, 4 * MIB),
+                          column(0, 1), column(4, 4), column(1, 2))
+        install("stalloc")
+        _core.pluggable_follow(0, plan, storage=column(1, 2), size=column(4 * MIB, 4 * MIB),
+                               stream=column(1, 2), varies=np.zeros(2, dtype=bool), begins=[0],
+                               marked=True)
+        first = alloc(4 * MIB, stream=70)
+        library.et_replay_record_stream(first, 90)
+        assert alloc(4 * MIB, stream=80) - first == 4 * MIB
+        assert _core.pluggable_plan_figures(0)[1][0] == 2
+    """)
+
+
+def test_what_a_graph_captures_is_not_looked_for_in_the_list(run: Run) -> None:
+    run(
+        TWO_IN_TURN
+        + """
+        begin, end = (
+            cast(getattr(library, f"et_replay_{verb}_pool"), c_void_p) for verb in ("begin", "end")
+        )
+        install("stalloc")
+        _core.pluggable_follow(0, plan, **requests)
+        alloc(1)
+        driver.fake_begin_pool(begin, 1, 0)
+        alloc(4 * MIB)
+        driver.fake_call_pool(end, 1)
+        alloc(4 * MIB)
+        figures = _core.pluggable_begin_iteration(1)[0]
+        assert (figures[5], figures[9]) == ((1, 4 * MIB), (1, 1))
+    """
+    )

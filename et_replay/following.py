@@ -1,0 +1,115 @@
+"""A plan and events that do not say whose they are in; what each iteration made of it out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from et_replay.allocator_figures import IterationFigures, MemoryStatistics, PlanFigures
+from et_replay.errors import OutOfMemoryError
+from et_replay.events import Action, AllocationEvents, FollowedPlan, Int64Array, PlanColumns
+from et_replay.simulation import PLANNED, Simulator
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """What a run took: the figures of its iterations, and those of all of it."""
+
+    iterations: tuple[IterationFigures, ...]
+    statistics: MemoryStatistics
+    plan_figures: PlanFigures | None
+    failures: tuple[OutOfMemoryError, ...]
+    """Requests that did not fit; the rest went on."""
+
+
+def simulate_run(
+    events: AllocationEvents,
+    ends: Sequence[int],
+    plan: FollowedPlan | None = None,
+    *,
+    allocator: str = PLANNED,
+    device_memory: int = 80 * 2**30,
+    torch_version: str | None = None,
+) -> RunOutcome:
+    """Run `events` as a script that knows nothing of the plan would, from an empty allocator.
+
+    Iterations end before the rows `ends`, in order; what is behind the last of them is one more.
+    Without a plan the figures are those of any other `allocator`. Raises UsageError for an
+    allocator, or a plan, that cannot be.
+    """
+    followed = number_streams(plan) if plan is not None else _no_plan()
+    simulator = Simulator(
+        allocator,
+        device_memory,
+        torch_version=torch_version,
+        plan=followed.columns if plan is not None else None,
+    )
+    simulator.follow(followed)
+    play = simulator.player(_as_a_process_numbers(events), keep_going=True)
+    figures = []
+    for iteration, (begin, end) in enumerate(pairwise([0, *ends, len(events)]), start=1):
+        play(begin, end)
+        figures.append(simulator.begin_iteration(iteration))
+    return RunOutcome(
+        iterations=tuple(figures),
+        statistics=simulator.statistics(),
+        plan_figures=simulator.plan_figures(),
+        failures=tuple(simulator.failures),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _FollowedPlan:
+    columns: PlanColumns
+    storage: Int64Array
+    size: Int64Array
+    stream: Int64Array
+    varies: npt.NDArray[np.bool_]
+    begins: Sequence[int]
+    marked: bool
+
+
+def _no_plan() -> FollowedPlan:
+    none = np.zeros(0, dtype=np.int64)
+    columns = PlanColumns(none, none, none, none, none, none, arena=0, period=0)
+    return _FollowedPlan(columns, none, none, none, none.astype(np.bool_), (0,), True)
+
+
+def number_streams(plan: FollowedPlan) -> FollowedPlan:
+    """Call the streams of a plan as an allocator calls those of a process.
+
+    The default stream is 0, the others are 1, 2, ... in the order of their first requests.
+    """
+    numbers = _numbers(plan.stream)
+    return _FollowedPlan(
+        columns=replace(plan.columns, stream=_renamed(plan.columns.stream, numbers)),
+        storage=plan.storage,
+        size=plan.size,
+        stream=_renamed(plan.stream, numbers),
+        varies=plan.varies,
+        begins=plan.begins,
+        marked=plan.marked,
+    )
+
+
+def _as_a_process_numbers(events: AllocationEvents) -> AllocationEvents:
+    numbers = _numbers(events.stream[events.action == Action.ALLOC])
+    all_streams = (events.action == Action.POOL_BEGIN) & (events.stream < 0)
+    stream = np.where(all_streams, events.stream, _renamed(events.stream, numbers))
+    return replace(events, stream=stream)
+
+
+def _numbers(requests: Int64Array) -> dict[int, int]:
+    names = dict.fromkeys([0, *requests.tolist()])
+    return {name: number for number, name in enumerate(names)}
+
+
+def _renamed(streams: Int64Array, numbers: dict[int, int]) -> Int64Array:
+    """Name streams by their numbers; one that has none comes behind all others."""
+    names, place = np.unique(streams, return_inverse=True)
+    values = [numbers.setdefault(name, len(numbers)) for name in names.tolist()]
+    return np.array(values, dtype=np.int64)[place.reshape(-1)]
