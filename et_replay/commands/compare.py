@@ -145,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _on_device(arguments: argparse.Namespace) -> int:
     with needs_torch("--device"):
         from et_replay.commands.compare_on_device import compare_on_device
-    for path in options.expand(arguments.trace):
+    for path, _ in options.expand(arguments.trace, traces=True):
         check_destination(arguments.json, arguments.force, path)
     return compare_on_device(arguments)
 

@@ -15,7 +15,8 @@ from et_replay.errors import TraceError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import BufferTable, buffer_history, open_plannable
-from et_replay.planning import Plan, check_plan, lifetimes, table_lifetimes
+from et_replay.formats.captured_run import CapturedRun
+from et_replay.planning import Plan, check_plan, lifetimes, marked_iterations, table_lifetimes
 from et_replay.program import JOB, Mode, Window, build_program, history_of, select_window
 from et_replay.simulation import Simulator
 
@@ -27,12 +28,14 @@ _Result = TypeVar("_Result")
 class Recording:
     """What an input holds; of an execution trace, the mode and the window with which it was read.
 
-    A plan is made from what it holds, and belongs to that.
+    A plan is made from what it holds, and belongs to that. `begins` are the ticks of its events at
+    which iterations but the first begin, where that is recorded.
     """
 
     content: MemoryHistory | BufferTable
     mode: str = ""
     window: str = ""
+    begins: tuple[int, ...] = ()
 
     def history(self) -> MemoryHistory:
         """Return its events; raises TraceError where it holds nothing to work on."""
@@ -54,7 +57,8 @@ class Input:
     """A file and how to read it; `mode` and `window` are for execution traces.
 
     They are None where the user leaves them open: those of `plan` count then, or the defaults.
-    With `job` the events of a trace are those of the job itself, whatever the mode.
+    With `job` the events of a trace are those of the job itself, whatever the mode. `run` is what
+    the process told that it is of, in a captured run.
     """
 
     path: str
@@ -65,9 +69,12 @@ class Input:
     strict: bool
     plan: Plan | None = None
     job: bool = False
+    run: CapturedRun | None = None
 
     def for_plan(self, plan: Plan) -> Input:
         """Read what the user leaves open as `plan` was read."""
+        if plan.mode == JOB:
+            return replace(self, job=self.mode is None, plan=plan)
         default = Mode(plan.mode) if plan.mode else self.default_mode
         return replace(self, default_mode=default, plan=plan)
 
@@ -77,11 +84,15 @@ class Input:
         if isinstance(found, BufferTable):
             return Recording(found)
         if isinstance(found, MemoryHistory):
-            return Recording(_not_empty(found))
+            marks = () if self.run is None else self.run.marks
+            return Recording(_not_empty(found), begins=marked_iterations(found, marks))
         window, mode = self._window(found), self.mode or self.default_mode
         program = build_program(found, window)
         if self.job:
-            return Recording(history_of(program, None), JOB, window.name)
+            history = history_of(program, None)
+            count = max(1, len(program.operations))
+            begins = tuple((history.events.steps[count:-1:count] + 1).tolist())
+            return Recording(history, JOB, window.name, begins)
         return Recording(history_of(program, mode), mode.value, window.name)
 
     def history(self) -> MemoryHistory:
@@ -137,9 +148,10 @@ def inputs_of(arguments: argparse.Namespace, default_mode: Mode) -> list[Input]:
             options.window_of(arguments),
             arguments.device_index,
             arguments.strict,
-            job=mode == JOB,
+            job=mode == JOB or (mode is None and run is not None),
+            run=run,
         )
-        for path in options.expand(arguments.trace)
+        for path, run in options.expand(arguments.trace)
     ]
 
 

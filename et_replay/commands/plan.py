@@ -6,14 +6,14 @@ import argparse
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from et_replay.commands import options
-from et_replay.commands.inputs import Input, add_inputs, inputs_of, work_on
+from et_replay.commands.inputs import Input, Recording, add_inputs, inputs_of, work_on
 from et_replay.commands.output import (
     STDOUT,
     check_destination,
@@ -36,9 +36,10 @@ from et_replay.planning import (
     read_plan,
     table_lifetimes,
 )
-from et_replay.program import Mode
+from et_replay.program import JOB, Mode
 from et_replay.report.document import document
 from et_replay.report.plan import PlanReport, plan_object, plan_text
+from et_replay.units import counted
 
 _AUTO = (-1, -1)
 _SUFFIXES = {".json", ".csv", ".pickle", ".pkl", ".txt", ".log", ".gz", ".xz", ".zst"}
@@ -50,17 +51,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser, required=False)
     parser.add_argument(
         "--tensor-allocation-mode",
-        choices=[mode.value for mode in Mode],
-        help="for execution traces: whose lifetimes to plan; those of stalloc are those of lazy "
-        "(default: those that the plan of --check was made with, else stalloc)",
+        choices=(JOB, *(mode.value for mode in Mode)),
+        help="for execution traces: whose lifetimes to plan, those of a replay or of the job as it "
+        "was; those of stalloc are those of lazy (default: those that the plan of --check was made "
+        "with, else job for a captured run and stalloc for another trace)",
     )
     parser.add_argument(
         "--iteration",
         type=_iteration,
         metavar="auto|BEGIN:END",
         help="plan for any number of iterations: of a history, its events BEGIN to END repeat, or "
-        "with auto the iterations that are found; of a CSV, its ticks (default: all happens once, "
-        "or again after all has been freed)",
+        "with auto the iterations that are found; of a CSV, its ticks (default: the iterations of "
+        "a captured run repeat; else all happens once, or again after all has been freed)",
     )
     parser.add_argument(
         "--effort",
@@ -165,16 +167,18 @@ def _destinations(output: str | None, inputs: Sequence[Input]) -> list[str | Non
         return [output]
     if not options.is_folder(folder):
         raise UsageError(f"--output {output} must be an existing folder for several inputs.")
-    names = [f"{_bare_name(source.path)}.plan.json" for source in inputs]
+    names = [f"{_name(source)}.plan.json" for source in inputs]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"Several inputs would be written to {folder / name}.")
     return [str(folder / name) for name in names]
 
 
-def _bare_name(path: str) -> str:
-    """Take the folder and what says how the file is written off a path."""
-    name = Path("stdin" if path == STDOUT else path)
+def _name(source: Input) -> str:
+    """Take the folder and what says how the file is written off a path; a process has a rank."""
+    if source.run is not None:
+        return f"rank-{source.run.header.rank}"
+    name = Path("stdin" if source.path == STDOUT else source.path)
     while name.suffix.lower() in _SUFFIXES:
         name = name.with_suffix("")
     return name.name
@@ -187,8 +191,24 @@ def _plan(task: _Task) -> tuple[Plan, bytes, tuple[str, ...]]:
     if isinstance(content, BufferTable):
         plan = _plan_table(task, content)
         return plan, _csv(content, plan), content.notes
-    plan = plan_history(content, task.effort, _iterations(task, content))
-    return replace(plan, mode=recording.mode, window=recording.window), b"", content.notes
+    begins = _iterations(task, recording, content)
+    plan = plan_history(content, task.effort, begins, marked=task.iteration is None)
+    notes = (*content.notes, *([] if begins else _no_iterations(task, content)))
+    return replace(plan, mode=recording.mode, window=recording.window), b"", notes
+
+
+def _no_iterations(task: _Task, history: MemoryHistory) -> Iterator[str]:
+    """Say why the plan of a captured run is not one of iterations."""
+    if task.input.run is None:
+        return
+    ended = len(task.input.run.iterations)
+    why = f"{counted(ended, 'iteration')} of it ended, expected 2 or more"
+    if ended > 1:
+        why = "it does not tell when its events happened"
+    yield (
+        f"{history.source} is planned as happening once, not iteration by iteration: {why};"
+        " --iteration auto looks for iterations in it."
+    )
 
 
 def _plan_table(task: _Task, table: BufferTable) -> Plan:
@@ -209,10 +229,10 @@ def _with_ids(complaint: str, task: _Task, table: BufferTable) -> str:
     return _BUFFER.sub(lambda named: f"{named[1]} {table.names[int(named[2])][:80]!r}", complaint)
 
 
-def _iterations(task: _Task, history: MemoryHistory) -> Sequence[int] | None:
-    """Return the ticks at which iterations begin, as asked for."""
+def _iterations(task: _Task, recording: Recording, history: MemoryHistory) -> Sequence[int] | None:
+    """Return the ticks at which iterations begin, as asked for, or as they were recorded."""
     if task.iteration is None:
-        return None
+        return recording.begins if len(recording.begins) > 1 else None
     events = len(history.events)
     if task.iteration != _AUTO:
         begin, end = task.iteration

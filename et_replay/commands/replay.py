@@ -60,6 +60,7 @@ _RECORDED = ("profile", "execution_trace")
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a trace's operators again and report their time and memory."""
+    arguments.trace = options.expand_to_one(arguments.trace)
     _check_files(arguments)
     recording = open_recording(arguments.trace, strict=arguments.strict)
     if arguments.memory_fraction is not None and not isinstance(recording, MemoryHistory):

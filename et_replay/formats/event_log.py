@@ -10,9 +10,14 @@ LARGEST = (1 << 63) - 1
 
 
 class EventLog:
-    """Rows of AllocationEvents, each with the recorded address of its block (0: there is none)."""
+    """Rows of AllocationEvents, each with the recorded address of its block (0: there is none).
+
+    `time` is when what is added next happened, in Unix microseconds.
+    """
 
     def __init__(self) -> None:
+        self.time = 0
+        self._times: list[int] = []
         self._actions: list[int] = []
         self._storages: list[int] = []
         self._sizes: list[int] = []
@@ -31,6 +36,7 @@ class EventLog:
         self._sizes.append(size)
         self._streams.append(stream)
         self._addresses.append(address)
+        self._times.append(self.time)
 
     def events(self) -> AllocationEvents:
         """Return the rows as columns."""
@@ -46,6 +52,10 @@ class EventLog:
     def addresses(self) -> Int64Array:
         """Return the recorded addresses, one a row."""
         return np.array(self._addresses, np.int64)
+
+    def times(self) -> Int64Array:
+        """Return when each row happened; nothing where that is not known of all."""
+        return np.array(self._times if all(self._times) else [], np.int64)
 
 
 class PointerLog:

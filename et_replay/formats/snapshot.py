@@ -49,6 +49,7 @@ def read_snapshot(source: Source, device: int | None = None) -> MemoryHistory:
         notes=(*filter(None, [source.damage]), *notes, *_notes(entries, start, recorded)),
         origins=origins,
         class_rule=CLASS_RULE if origins else "",
+        times=recorded.log.times(),
     )
 
 

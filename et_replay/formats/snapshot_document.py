@@ -155,7 +155,9 @@ class SnapshotDocument:
         if pool is not None:
             pool = self._pool(pool, f"device_traces[{device}][{number}].pool_id")
         stack = self.stacks.add(entry) if action in _MADE else -1
-        return TraceEntry(action, address, size, stream, pool, stack)
+        time = entry.get("time_us", 0)
+        known = type(time) is int and 0 <= time <= LARGEST
+        return TraceEntry(action, address, size, stream, pool, stack, time if known else 0)
 
     def _pool(self, pool: Any, where: str) -> tuple[int, int] | None:
         if pool is None:

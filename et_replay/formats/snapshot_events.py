@@ -113,6 +113,7 @@ class _Forward:
         position = 0
         while position < len(entries):
             entry = entries[position]
+            self._log.time = entry.time
             if entry.action in RELEASES:
                 end = position
                 while end < len(entries) and entries[end].action in RELEASES:

@@ -115,7 +115,7 @@ class _Past:
 
     def _put(self, entry: TraceEntry) -> None:
         """Put a range back; one of an expandable segment grows together with its neighbours."""
-        action, address, size, stream, pool, _ = entry
+        action, address, size, stream, pool, *_ = entry
         index = bisect_left(self._starts, address)
         before, after = self.segments[index - 1 : index], self.segments[index : index + 1]
         expandable = action == "segment_unmap"

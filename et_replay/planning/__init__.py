@@ -1,8 +1,9 @@
 """From lifetimes to addresses: packings of buffers, plans of events, and plan files."""
 
 from et_replay.buffers import Buffers
+from et_replay.planning.coverage import Fate, Share, coverage
 from et_replay.planning.cycle import CyclicPacking, plan_cycle
-from et_replay.planning.iterations import find_iterations
+from et_replay.planning.iterations import find_iterations, marked_iterations
 from et_replay.planning.lifetimes import Lifetimes, StorageClass, lifetimes
 from et_replay.planning.packing import Effort, Packing, find_fault, plan_buffers
 from et_replay.planning.plan import Plan, fault_of, plan_events, plan_history
@@ -12,28 +13,35 @@ from et_replay.planning.plan_file import (
     read_plan,
     sizes_by_class,
 )
+from et_replay.planning.run_plan import RunPlan, run_plan
 from et_replay.planning.table import plan_table, table_lifetimes
 
 __all__ = [
     "Buffers",
     "CyclicPacking",
     "Effort",
+    "Fate",
     "Lifetimes",
     "Packing",
     "Plan",
+    "RunPlan",
+    "Share",
     "StorageClass",
     "check_plan",
+    "coverage",
     "encode_plan",
     "fault_of",
     "find_fault",
     "find_iterations",
     "lifetimes",
+    "marked_iterations",
     "plan_buffers",
     "plan_cycle",
     "plan_events",
     "plan_history",
     "plan_table",
     "read_plan",
+    "run_plan",
     "sizes_by_class",
     "table_lifetimes",
 ]

@@ -1,13 +1,13 @@
-"""Lifetimes in, where the iterations of a job begin out; and which requests of two are the same."""
+"""Lifetimes in, where the iterations of a job begin out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 
 import numpy as np
 
-from et_replay.events import Int64Array
+from et_replay.events import Int64Array, MemoryHistory
+from et_replay.planning.alignment import align
 from et_replay.planning.lifetimes import Lifetimes, StorageClass
 
 _MOST_UNEVEN = 1.6
@@ -29,30 +29,21 @@ def find_iterations(lives: Lifetimes) -> tuple[int, ...] | None:
     return _at_the_quietest(lives, marks)
 
 
+def marked_iterations(history: MemoryHistory, marks: Sequence[int]) -> tuple[int, ...]:
+    """Find the ticks at which iterations begin that began at `marks`, in Unix microseconds.
+
+    None are found in a history that does not tell when its events happened.
+    """
+    if not len(history.times):
+        return ()
+    passed = np.maximum.accumulate(history.times)  # threads note their events a little out of order
+    return tuple((np.searchsorted(passed, marks) + 1).tolist())
+
+
 def requests(lives: Lifetimes, begin: int, end: int) -> Int64Array:
     """List the rows that are made in the ticks [begin, end), without private pools."""
     plannable = lives.storage_class != StorageClass.PRIVATE
     return np.flatnonzero((lives.start >= begin) & (lives.start < end) & plannable)
-
-
-def align(lives: Lifetimes, left: Int64Array, right: Int64Array) -> list[tuple[int, int]]:
-    """Pair the rows of two iterations that ask for the same, in order: a row with its twin."""
-    keys = _keys(lives)
-    first, second = keys[left].tolist(), keys[right].tolist()
-    shorter = min(len(first), len(second))
-    equal = keys[left[:shorter]] == keys[right[:shorter]]
-    head = shorter if equal.all() else int(np.argmin(equal))
-    rest = shorter - head
-    backwards = keys[left[::-1][:rest]] == keys[right[::-1][:rest]]
-    tail = rest if backwards.all() else int(np.argmin(backwards))
-    middle = SequenceMatcher(
-        None, first[head : len(first) - tail], second[head : len(second) - tail], autojunk=False
-    )
-    pairs = [(i, i) for i in range(head)]
-    for i, j, size in middle.get_matching_blocks():
-        pairs += [(head + i + k, head + j + k) for k in range(size)]
-    pairs += [(len(first) - k, len(second) - k) for k in range(tail, 0, -1)]
-    return [(int(left[i]), int(right[j])) for i, j in pairs]
 
 
 def _keys(lives: Lifetimes) -> Int64Array:
@@ -108,7 +99,13 @@ def _at_the_quietest(lives: Lifetimes, marks: Sequence[int]) -> tuple[int, ...]:
     ]
     measure = parts[1] if len(parts) > 2 else parts[0]
     twins = [dict(align(lives, measure, part)) for part in parts]
-    everywhere = [row for row in measure.tolist() if all(row in twin for twin in twins[:-1])]
+    everywhere = [
+        row
+        for row in measure.tolist()
+        if all(row in twin and lives.size[twin[row]] == lives.size[row] for twin in twins[:-1])
+    ]
+    if not everywhere:
+        return tuple(marks)
     live = _live_before(lives)
     quietest = min(everywhere, key=lambda row: live[lives.start[row]])
     return tuple(int(lives.start[twin[quietest]]) for twin in twins if quietest in twin)

@@ -32,6 +32,9 @@ class StorageClass(enum.IntEnum):
     UNMATCHED = 5
     """Not part of what repeats, though made after the repetition began: the plan does not cover it.
     """
+    VARYING = 6
+    """Made in the iterations that repeat at the same place in the order, but not in the same size,
+    or not in all of them."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,9 +20,11 @@ from et_replay.events import (
 from et_replay.planning.cycle import CyclicPacking, plan_cycle
 from et_replay.planning.lifetimes import ALIGNMENT, Lifetimes, StorageClass, lifetimes
 from et_replay.planning.packing import FAST, Effort, Packing, find_fault, plan_buffers
-from et_replay.planning.steady import SteadyState, steady_state
+from et_replay.planning.steady import Repetition, SteadyState, steady_state
 
 NO_OFFSET = -1
+LEFT_OUT = (StorageClass.PRIVATE, StorageClass.UNMATCHED, StorageClass.VARYING)
+"""The classes of storages that get no address."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +47,7 @@ class Plan:
     method: str
     planning_time_ns: int
     iteration: tuple[int, int] | None = None
+    repetition: Repetition | None = None
     notes: tuple[str, ...] = ()
     mode: str = ""
     window: str = ""
@@ -72,11 +75,15 @@ class Plan:
 
 
 def plan_history(
-    history: MemoryHistory, effort: Effort = FAST, iterations: Sequence[int] | None = None
+    history: MemoryHistory,
+    effort: Effort = FAST,
+    iterations: Sequence[int] | None = None,
+    *,
+    marked: bool = False,
 ) -> Plan:
     """Plan all that a history allocates; see `plan_events`."""
     try:
-        plan = plan_events(history.events, history.segments, effort, iterations)
+        plan = plan_events(history.events, history.segments, effort, iterations, marked=marked)
     except PlanError as error:
         raise PlanError(f"{history.source}: {error}") from None
     return replace(plan, source=history.source)
@@ -87,21 +94,24 @@ def plan_events(
     segments: Sequence[SegmentState] = (),
     effort: Effort = FAST,
     iterations: Sequence[int] | None = None,
+    *,
+    marked: bool = False,
 ) -> Plan:
     """Plan the storages of `events` and those live in `segments` before them.
 
     Without `iterations` the events happen once, or again from the start after all has been freed.
     With the ticks at which iterations begin, the plan holds for any number of them after the events
-    before, see steady.py; what it leaves out is UNMATCHED. Storages of different streams never
-    share memory: the events do not tell when a stream's work on freed memory is done. Raises
-    PlanError where nothing repeats, or where more than 2^61 bytes live at once.
+    before, see steady.py; what it leaves out is UNMATCHED. `marked` says that the iterations are
+    those that were marked while the events were recorded. Storages of different streams never share
+    memory: the events do not tell when a stream's work on freed memory is done. Raises PlanError
+    where nothing repeats, or where more than 2^61 bytes live at once.
     """
     lives = lifetimes(events, segments)
     if iterations is None:
         return _plan_by_stream(lives, lambda rows: _pack(lives, rows, effort))
-    steady = steady_state(lives, iterations)
+    steady = steady_state(lives, iterations, marked=marked)
     plan = _plan_by_stream(steady.lifetimes, lambda rows: _pack_cycle(steady, rows, effort))
-    plan = replace(plan, iteration=steady.window)
+    plan = replace(plan, iteration=steady.window, repetition=steady.repetition)
     fault = fault_of(plan)
     if fault:
         raise PlanError(
@@ -132,7 +142,7 @@ _Packed = tuple[Packing | CyclicPacking, Int64Array]
 def _plan_by_stream(lives: Lifetimes, pack: Callable[[Int64Array], _Packed]) -> Plan:
     """Give every stream a region of the arena, one above the other."""
     offset = np.full(len(lives), NO_OFFSET, dtype=np.int64)
-    plannable = ~np.isin(lives.storage_class, (StorageClass.PRIVATE, StorageClass.UNMATCHED))
+    plannable = ~np.isin(lives.storage_class, LEFT_OUT)
     streams = list(dict.fromkeys(lives.stream[plannable].tolist()))
     packings: list[Packing | CyclicPacking] = []
     base = 0
@@ -171,12 +181,13 @@ def _pack(lives: Lifetimes, rows: Int64Array, effort: Effort) -> _Packed:
 def _pack_cycle(steady: SteadyState, rows: Int64Array, effort: Effort) -> _Packed:
     """Plan head and template; every later iteration's storages get the offsets of their twins."""
     templates = np.unique(steady.template[rows])
+    lives, repetition = replace(steady.lifetimes, size=steady.size), steady.repetition
     buffers = replace(
-        _buffers(steady.lifetimes, templates, steady.start, steady.end),
+        _buffers(lives, templates, repetition.start, repetition.end),
         again_start=steady.before[templates],
         again_end=steady.before_end[templates],
     )
-    packing = plan_cycle(buffers, 0, steady.period, effort)
+    packing = plan_cycle(buffers, 0, repetition.period, effort)
     place = np.searchsorted(templates, steady.template[rows])
     turn = steady.iteration[rows] % packing.copies[place]
     return packing, packing.offsets[packing.first[place] + turn]
@@ -189,11 +200,18 @@ def _notes(lives: Lifetimes, streams: Sequence[int]) -> Iterator[str]:
             f"{private} storages lie in private pools, whose addresses graphs may use at any time;"
             " they are left to the caching allocator."
         )
+    varying = lives.storage_class == StorageClass.VARYING
+    if varying.any():
+        yield (
+            f"{np.count_nonzero(varying)} storages of {lives.size[varying].sum()} bytes do not come"
+            " in every iteration with the same size; they get no address, but it is known when they"
+            " live: they lie where the arena is idle then, or else in the caching allocator."
+        )
     unmatched = lives.storage_class == StorageClass.UNMATCHED
     if unmatched.any():
         yield (
             f"{np.count_nonzero(unmatched)} storages of {lives.size[unmatched].sum()} bytes do not"
-            " come in every iteration with the same size, or are never freed; they get no address."
+            " come in at least half of the iterations, or are never freed; they get no address."
         )
     if len(streams) > 1:
         yield (

@@ -4,13 +4,15 @@
  "classes": {"passing": {"storages": 2, "bytes": 4096}},
  "columns": {"storage": [0, 1], "offset": [0, 2048], "size": [2048, 2048], "start": [1, ...], ...}}
 
-`tensor_allocation_mode`, `window` and `of_table` may be missing, as they are in older files.
+`tensor_allocation_mode`, `window`, `of_table` and `repetition` may be missing, as they are in older
+files.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from typing import Literal, cast
 
 import msgspec
@@ -23,12 +25,13 @@ from et_replay.formats.source import read_source
 from et_replay.planning.lifetimes import Lifetimes, StorageClass
 from et_replay.planning.plan import Plan
 from et_replay.planning.plausibility import implausibility_of
+from et_replay.planning.steady import Repetition
 
 VERSION = 1
 _COMPARED = ("storage", "size", "stream", "start", "end")
 
 
-_Mode = Literal["", "pre", "lazy", "stalloc"]
+_Mode = Literal["", "pre", "lazy", "stalloc", "job"]
 
 
 class _Class(msgspec.Struct):
@@ -45,6 +48,15 @@ class _Columns(msgspec.Struct):
     stream: list[int]
     alignment: list[int]
     storage_class: list[int]
+
+
+class _Repetition(msgspec.Struct):
+    begins: list[int]
+    period: int
+    marked: bool
+    twin: list[int]
+    start: list[int]
+    end: list[int]
 
 
 class _File(msgspec.Struct):
@@ -65,6 +77,7 @@ class _File(msgspec.Struct):
     tensor_allocation_mode: _Mode = ""
     window: str = ""
     of_table: bool = False
+    repetition: _Repetition | None = None
 
 
 def encode_plan(plan: Plan) -> bytes:
@@ -89,6 +102,7 @@ def encode_plan(plan: Plan) -> bytes:
         tensor_allocation_mode=cast("_Mode", plan.mode),
         window=_as_text(plan.window),
         of_table=plan.of_table,
+        repetition=_repetition(plan),
     )
     return msgspec.json.encode(file) + b"\n"
 
@@ -182,6 +196,26 @@ def _as_text(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
+def _repetition(plan: Plan) -> _Repetition | None:
+    found = plan.repetition
+    if found is None:
+        return None
+    columns = (column.tolist() for column in (found.twin, found.start, found.end))
+    return _Repetition(list(found.begins), found.period, found.marked, *columns)
+
+
+def _read_repetition(name: str, file: _File) -> Repetition | None:
+    found = file.repetition
+    if found is None:
+        return None
+    numbers = {"begins": found.begins, "period": [found.period]}
+    columns = {"twin": found.twin, "start": found.start, "end": found.end}
+    for key, column in (*numbers.items(), *columns.items()):
+        _check_column(name, key, column, len(file.columns.storage if key in columns else column))
+    twin, start, end = (np.array(column, np.int64) for column in columns.values())
+    return Repetition(tuple(found.begins), found.period, twin, start, end, found.marked)
+
+
 def _plan(name: str, file: _File) -> Plan:
     columns = {key: np.array(value, np.int64) for key, value in _lists(name, file.columns).items()}
     offset: Int64Array = columns.pop("offset")
@@ -199,20 +233,24 @@ def _plan(name: str, file: _File) -> Plan:
         mode=file.tensor_allocation_mode,
         window=file.window,
         of_table=file.of_table,
+        repetition=_read_repetition(name, file),
     )
 
 
 def _lists(name: str, columns: _Columns) -> dict[str, list[int]]:
     lists: dict[str, list[int]] = msgspec.structs.asdict(columns)
     for key, column in lists.items():
-        if len(column) != len(columns.storage):
-            raise PlanError(
-                f"{name} is not valid: expected {len(columns.storage)} rows in its column {key},"
-                f" got {len(column)}."
-            )
-        if any(not -(2**63) <= value < 2**63 for value in column):
-            raise PlanError(f"{name} is not valid: its column {key} holds a number beyond 64 bits.")
+        _check_column(name, key, column, len(columns.storage))
     return lists
+
+
+def _check_column(name: str, key: str, column: Sequence[int], rows: int) -> None:
+    if len(column) != rows:
+        raise PlanError(
+            f"{name} is not valid: expected {rows} rows in its column {key}, got {len(column)}."
+        )
+    if any(not -(2**63) <= value < 2**63 for value in column):
+        raise PlanError(f"{name} is not valid: its column {key} holds a number beyond 64 bits.")
 
 
 def _describe(lives: Lifetimes, index: int) -> str:

@@ -12,7 +12,8 @@ import numpy as np
 from et_replay.errors import PlanError
 from et_replay.planning.lifetimes import StorageClass
 from et_replay.planning.packing import lower_bound
-from et_replay.planning.plan import Plan, as_buffers, fault_of
+from et_replay.planning.plan import LEFT_OUT, Plan, as_buffers, fault_of
+from et_replay.planning.run_plan import assemble, fault_of_run
 
 _LARGEST = 2**62
 _LIMITS = {
@@ -21,6 +22,7 @@ _LIMITS = {
     "offset": (-1, _LARGEST),
     "storage_class": (0, max(StorageClass)),
 }
+_REPEATING = (StorageClass.CROSSING, StorageClass.UNMATCHED, StorageClass.VARYING)
 _SCALAR_LIMITS = {
     "arena_bytes": (0, _LARGEST),
     "lower_bound_bytes": (0, _LARGEST),
@@ -57,7 +59,7 @@ def _contradictions(plan: Plan) -> Iterator[str]:
     if fault := fault_of(plan):
         yield fault
     lives = plan.lifetimes
-    left_out = np.isin(lives.storage_class, (StorageClass.PRIVATE, StorageClass.UNMATCHED))
+    left_out = np.isin(lives.storage_class, LEFT_OUT)
     wrong = np.flatnonzero(plan.covered == left_out)
     if len(wrong):
         kind = StorageClass(lives.storage_class[wrong[0]]).name.lower()
@@ -66,6 +68,39 @@ def _contradictions(plan: Plan) -> Iterator[str]:
             f"Expected {wanted} in row {wrong[0]}, a {kind} storage, got {plan.offset[wrong[0]]}."
         )
     yield from _wrong_figures(plan)
+    yield from _wrong_repetition(plan)
+
+
+def _wrong_repetition(plan: Plan) -> Iterator[str]:
+    repetition = plan.repetition
+    if repetition is None:
+        return
+    begins, begin = repetition.begins, (plan.iteration or (-1, -1))[0]
+    if begins[:1] != (0,) or begins[-1:] != (begin,) or list(begins) != sorted(set(begins)):
+        yield f"Expected iterations that begin from 0 up to tick {begin}, got {begins}."
+    rows, period = len(plan.lifetimes), repetition.period
+    if not 0 < period <= rows:
+        yield f"Expected a period of 1 to {rows} requests, got {period}."
+    for name, least, most in (
+        ("twin", -1, rows - 1),
+        ("start", -_LARGEST, period - 1),
+        ("end", -_LARGEST, _LARGEST),
+    ):
+        column = getattr(repetition, name)
+        wrong = np.flatnonzero((column < least) | (column > most))
+        if len(wrong):
+            row = int(wrong[0])
+            yield (
+                f"Expected {least} to {most} in row {row} of its column {name}, got {column[row]}."
+            )
+    itself = repetition.twin == np.arange(rows)
+    twins = np.bincount(repetition.twin[repetition.twin >= 0], minlength=rows)
+    long = np.flatnonzero(itself & plan.covered & (repetition.end > period * (twins + 1)))
+    if len(long):
+        row = int(long[0])
+        yield f"Row {row} ends at request {repetition.end[row]}, later than any of it was recorded."
+    if fault := fault_of_run(assemble(plan, repetition)):
+        yield fault
 
 
 def _wrong_times(plan: Plan) -> Iterator[str]:
@@ -74,7 +109,7 @@ def _wrong_times(plan: Plan) -> Iterator[str]:
     last = int(lives.end[first].max(initial=0))
     if not last <= lives.ticks < 2**63:
         yield f"Expected at least {last} ticks, as a storage lives that long, got {lives.ticks}."
-    repeating = np.isin(lives.storage_class, (StorageClass.CROSSING, StorageClass.UNMATCHED))
+    repeating = np.isin(lives.storage_class, _REPEATING)
     if plan.iteration is None and repeating.any():
         kind = StorageClass(lives.storage_class[repeating][0]).name.lower()
         yield f"Expected the ticks of an iteration, as there are {kind} storages, got null."

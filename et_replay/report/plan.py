@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from et_replay.errors import OutOfMemoryError
-from et_replay.planning import Plan, StorageClass, sizes_by_class
+from et_replay.planning import Plan, Share, StorageClass, coverage, sizes_by_class
 from et_replay.report.document import JsonObject
 from et_replay.report.table import fields
 from et_replay.simulation import PlanFigures, Served
@@ -18,6 +18,7 @@ _CLASSES = {
     StorageClass.PASSING: "passing (freed along the way)",
     StorageClass.CROSSING: "crossing (made in one iteration, freed in a later one)",
     StorageClass.PRIVATE: "in private pools (left out)",
+    StorageClass.VARYING: "varying (not always of the same size, or not always there: no address)",
     StorageClass.UNMATCHED: "not part of what repeats (left out)",
 }
 
@@ -55,6 +56,7 @@ def plan_object(report: PlanReport) -> JsonObject:
             for kind, (count, size) in sizes_by_class(plan.lifetimes).items()
         },
         "iteration_ticks": None if plan.iteration is None else list(plan.iteration),
+        "iteration": _iteration(plan),
         "output": report.output,
         "notes": [*report.notes, *plan.notes],
     }
@@ -117,7 +119,9 @@ def _summary(report: PlanReport) -> Iterator[tuple[str, str]]:
     yield "Storages", "\n".join([str(len(plan.lifetimes)), *classes])
     if plan.iteration is not None:
         begin, end = plan.iteration
-        yield "Iteration", f"ticks {begin} to {end} repeat, any number of times"
+        shares = [_share(share, fate.value) for fate, share in coverage(plan).items()]
+        text = f"ticks {begin} to {end} repeat, any number of times"
+        yield "Iteration", "\n".join([text, *shares])
     yield "Lower bound", f"{format_bytes(plan.lower_bound_bytes)} live at once"
     yield "Arena", f"{format_bytes(plan.arena_bytes)}, {_bound_text(plan)}"
     yield "Method", plan.method or "none needed"
@@ -128,6 +132,24 @@ def _summary(report: PlanReport) -> Iterator[tuple[str, str]]:
         yield "Written", report.output
     for note in plan.notes:
         yield "Note", note
+
+
+def _share(share: Share, what: str) -> str:
+    return f"{counted(share.requests, 'request')} of {format_bytes(share.bytes)} {what}"
+
+
+def _iteration(plan: Plan) -> JsonObject | None:
+    """Give the requests of the iteration that repeats their JSON form, by what becomes of them."""
+    if plan.repetition is None:
+        return None
+    return {
+        "begins_ticks": list(plan.repetition.begins),
+        "marked": plan.repetition.marked,
+        "requests": {
+            fate.name.lower(): {"requests": share.requests, "bytes": share.bytes}
+            for fate, share in coverage(plan).items()
+        },
+    }
 
 
 def _figures(plan: Plan) -> JsonObject:

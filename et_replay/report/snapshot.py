@@ -6,8 +6,9 @@ import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
 
-from et_replay.events import BlockState, SegmentState, TraceEntry
+from et_replay.events import SegmentState, TraceEntry
 from et_replay.formats.allocator_settings import settings_as_fields
+from et_replay.formats.segment_fields import segment_fields
 from et_replay.origins import Origin
 
 # newer pickles are beyond the viewer, which has an unpickler of its own
@@ -31,7 +32,7 @@ def snapshot_pickle(
     frames = _Frames(origins or {})
     named = zip(entries, chain(storages, repeat(-1)), strict=False)
     content = {
-        "segments": [_segment(segment, frames) for segment in segments],
+        "segments": [segment_fields(segment, frames.of) for segment in segments],
         "device_traces": [
             [_entry(time, entry, frames.of(storage)) for time, (entry, storage) in enumerate(named)]
         ],
@@ -57,35 +58,6 @@ class _Frames:
             names = (origin.maker, *reversed(origin.within))
             self._lists[origin] = [{"filename": "", "line": 0, "name": name} for name in names]
         return self._lists[origin]
-
-
-def _segment(segment: SegmentState, frames: _Frames) -> dict[str, object]:
-    active = [block for block in segment.blocks if block.storage >= 0]
-    return {
-        "device": 0,
-        "address": segment.address,
-        "total_size": segment.size,
-        "allocated_size": sum(block.size for block in active if not block.active_only),
-        "active_size": sum(block.size for block in active),
-        "requested_size": sum(block.requested for block in active),
-        "stream": segment.stream,
-        "segment_type": "small" if segment.small else "large",
-        "segment_pool_id": segment.pool,
-        "is_expandable": segment.expandable,
-        "frames": [],
-        "blocks": [_block(block, frames) for block in segment.blocks],
-    }
-
-
-def _block(block: BlockState, frames: _Frames) -> dict[str, object]:
-    active = "active_pending_free" if block.active_only else "active_allocated"
-    return {
-        "address": block.address,
-        "size": block.size,
-        "requested_size": block.requested,
-        "state": "inactive" if block.storage < 0 else active,
-        "frames": frames.of(block.storage),
-    }
 
 
 def _entry(time: int, entry: TraceEntry, frames: list[dict[str, object]]) -> dict[str, object]:

@@ -292,3 +292,13 @@ def test_real_snapshot_gives_its_events_and_its_start(shared_data, name):
 
 def _blocks(segments: tuple[SegmentState, ...]):
     return [each for one in segments for each in one.blocks]
+
+
+def test_events_are_dated_where_all_entries_are(read_history):
+    trace = [entry("alloc", 4 * MIB, 512), *freed(4 * MIB, 512), entry("alloc", 4 * MIB, 700)]
+    state = [segment(4 * MIB, block(1024, requested=700), block(2 * MIB - 1024, "inactive"))]
+    dated = [{**each, "time_us": 1_000_000 + number} for number, each in enumerate(trace)]
+
+    history = read_history(pickled(snapshot(state, dated)))
+    assert history.times.tolist() == [1_000_000, 1_000_001, 1_000_003]
+    assert read_history(pickled(snapshot(state, trace))).times.tolist() == []

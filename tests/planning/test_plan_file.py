@@ -21,6 +21,7 @@ from et_replay.planning import (
     plan_events,
     plan_table,
     read_plan,
+    run_plan,
 )
 
 EVENTS = events_of("+a 1000, +b 512, -a, +c 2048, -b, -c")
@@ -104,7 +105,7 @@ def column(name: str, value: int) -> Callable[[Path], None]:
         (column("alignment", -512), r"in row 0 of its column alignment, got -512"),
         (column("offset", -2), r"Expected -1 to \d+ in row 0 of its column offset, got -2"),
         (column("offset", -1), r"Expected an offset in row 0, a passing storage, got -1"),
-        (column("storage_class", 9), "Expected 0 to 5 in row 0 of its column storage_class, got 9"),
+        (column("storage_class", 9), "Expected 0 to 6 in row 0 of its column storage_class, got 9"),
         (column("storage_class", 1), "counts in its classes"),
         (column("storage_class", 3), r"Expected no offset \(-1\) in row 0, a private storage"),
         (column("storage_class", 4), "Expected the ticks of an iteration.*crossing storages"),
@@ -146,7 +147,7 @@ def test_how_a_trace_was_read_comes_back(plan_file: Path) -> None:
 
 def test_a_file_that_does_not_tell_how_its_trace_was_read_is_read(plan_file: Path) -> None:
     content = json.loads(plan_file.read_text())
-    for key in ("tensor_allocation_mode", "window", "of_table"):
+    for key in ("tensor_allocation_mode", "window", "of_table", "repetition"):
         del content[key]
     plan_file.write_text(json.dumps(content))
 
@@ -189,3 +190,69 @@ def test_a_table_of_sizes_that_are_no_multiples_is_read_again(plan_file: Path) -
     again = read_plan(plan_file)
 
     assert (again.arena_bytes, again.lower_bound_bytes, again.of_table) == (100, 100, True)
+
+
+REPEATING = events_of("+w 4096", *(f"+a{i} {i + 600}, +b{i} 2048, -a{i}, -b{i}" for i in range(5)))
+
+
+@pytest.fixture
+def repeating_file(plan_file: Path) -> Path:
+    """Return the plan of five marked iterations, the third of which repeats."""
+    plan = plan_events(REPEATING, iterations=[6, 10, 14, 18, 22], marked=True)
+    plan_file.write_bytes(encode_plan(plan))
+    return plan_file
+
+
+def test_what_a_run_needs_comes_back_as_it_was(repeating_file: Path) -> None:
+    run = run_plan(read_plan(repeating_file))
+
+    assert (run.begins, run.marked, run.columns.period) == ((0, 3, 5), True, 2)
+    assert run.size.tolist() == [4096, 600, 2048, 601, 2048, 602, 2048]
+    assert run.varies.tolist() == [False, True, False, True, False, True, False]
+    assert run.columns.offset.tolist() == [0, -1, 4096, -1, 4096, -1, 4096]
+    assert run.columns.start.tolist()[-2:] == [0, 1]
+    assert run.columns.end.tolist()[-2:] == [2, 2]
+
+
+def test_a_plan_of_an_older_version_is_read_but_not_run(repeating_file: Path) -> None:
+    changed(lambda plan: plan.pop("repetition"))(repeating_file)
+    plan = read_plan(repeating_file)
+
+    assert plan.iteration == (10, 14)
+    with pytest.raises(PlanError, match="knows of no iterations that a run could repeat"):
+        run_plan(plan)
+
+
+def test_a_recording_that_begins_in_the_middle_cannot_be_run(repeating_file: Path) -> None:
+    plan = read_plan(repeating_file)
+    plan.lifetimes.start[0] = 0
+    with pytest.raises(PlanError, match="begins with 1 storage in use"):
+        run_plan(plan)
+
+
+def repetition(name: str, value: object) -> Callable[[Path], None]:
+    return changed(lambda plan: plan["repetition"].update({name: value}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (repetition("begins", [0, 6, 11]), r"begin from 0 up to tick 10, got \(0, 6, 11\)"),
+        (repetition("begins", [6, 0, 10]), r"begin from 0 up to tick 10, got \(6, 0, 10\)"),
+        (repetition("begins", []), r"begin from 0 up to tick 10, got \(\)"),
+        (repetition("begins", [0, 2**80]), "column begins holds a number beyond 64 bits"),
+        (repetition("period", 0), "Expected a period of 1 to 11 requests, got 0"),
+        (repetition("twin", [0]), "expected 11 rows in its column twin, got 1"),
+        (repetition("twin", 11 * [11]), "Expected -1 to 10 in row 0 of its column twin, got 11"),
+        (repetition("start", 11 * [2]), "to 1 in row 0 of its column start, got 2"),
+        (repetition("end", 11 * [2**62 + 1]), "in row 0 of its column end"),
+        (repetition("end", 11 * [100]), "Row 6 ends at request 100, later than any of it was"),
+        (repetition("start", 11 * [-20]), "overlap"),
+    ],
+)
+def test_iterations_that_cannot_be_are_refused(
+    repeating_file: Path, damage: Callable[[Path], None], complaint: str
+) -> None:
+    damage(repeating_file)
+    with pytest.raises(PlanError, match=complaint):
+        read_plan(repeating_file)

@@ -7,14 +7,16 @@ import pytest
 from planning.event_lines import events_of
 
 from et_replay.errors import PlanError
-from et_replay.events import AllocationEvents
+from et_replay.events import AllocationEvents, MemoryHistory
 from et_replay.planning import (
     Plan,
     StorageClass,
     fault_of,
     find_iterations,
     lifetimes,
+    marked_iterations,
     plan_events,
+    sizes_by_class,
 )
 
 MIB = 2**20
@@ -145,3 +147,45 @@ def test_iterations_of_which_one_frees_nothing_are_refused() -> None:
     events = events_of("+a 512, -a, +b 512, -b, +c 512, +d 512")
     with pytest.raises(PlanError, match=r"does not repeat as one iteration does: .* overlap at"):
         plan_events(events, iterations=[1, 5])
+
+
+def test_iterations_begin_with_the_first_event_after_their_mark() -> None:
+    events = job(2)
+    times = np.arange(1000, 1000 + 10 * len(events), 10)
+    times[4], times[5] = times[5], times[4]  # two threads
+    history = MemoryHistory("by hand", "memory snapshot", events, 0 * times, times=times)
+
+    last = int(times[-1])
+    assert marked_iterations(history, [999, 1000, 1011, last, last + 1]) == (
+        *(1, 1, 3),
+        *(len(events), len(events) + 1),
+    )
+
+
+def test_a_history_that_does_not_tell_times_has_no_marks() -> None:
+    events = job(2)
+    history = MemoryHistory("by hand", "memory snapshot", events, np.zeros(len(events), np.int64))
+    assert marked_iterations(history, [1, 2]) == ()
+
+
+def test_what_follows_the_last_mark_is_no_iteration() -> None:
+    lines = [f"+a{i} {MIB}, -a{i}, +b{i} {2 * MIB}, -b{i}" for i in range(4)]
+    evaluation = "+e 100, -e, +f 200, -f, +g 300, -g"
+    events = events_of(*lines, evaluation)
+    plan = plan_events(events, iterations=[5, 9, 13, 17], marked=True)
+
+    assert plan.repetition is not None
+    assert (plan.iteration, plan.repetition.period) == ((9, 13), 2)
+    assert plan.covered.tolist() == 8 * [True] + 3 * [False]
+
+
+def test_of_two_marked_iterations_the_first_is_planned_with_what_the_second_frees() -> None:
+    lines = [f"+a{i} {3 * MIB}, -g{i}, +g{i + 1} {2 * MIB}, -a{i}" for i in range(2)]
+    events = events_of(f"+g0 {2 * MIB}", *lines)
+    plan = plan_events(events, iterations=[2, 6, 10], marked=True)
+
+    assert plan.iteration == (2, 6)
+    assert sizes_by_class(plan.lifetimes) == {
+        StorageClass.PASSING: (3, 8 * MIB),
+        StorageClass.CROSSING: (2, 4 * MIB),
+    }

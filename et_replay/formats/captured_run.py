@@ -1,0 +1,175 @@
+"""Captured runs: `rank-R.run.jsonl` goes in, what a process did and which files tell more out.
+
+A line is written as it happens, so that of a killed process all but the last one are whole:
+
+    {"et_replay_run": 1, "rank": 0, "world_size": 2, "words": ["train.py"], "torch": "2.11.0", ...}
+    {"iteration": 0, "by": "optimizer step", "begin_time_us": ..., "end_time_us": ..., ...}
+    {"wrote": "rank-0.snapshot.pickle", "what": "memory snapshot"}
+    {"failed": "torch.OutOfMemoryError: ...", "time_us": ...}
+    {"end": "exit", "time_us": ...}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from et_replay.errors import TraceError
+from et_replay.formats.source import read_source
+from et_replay.units import counted
+
+RUN_SUFFIX = ".run.jsonl"
+VERSION = 1
+_TRACE, _SNAPSHOT = "execution trace", "memory snapshot"
+_NAMES = {_TRACE: (".et.json", ".et.json.gz"), _SNAPSHOT: (".snapshot.pickle",)}
+"""What follows `rank-R` in the name of a file that a killed process wrote but did not tell of."""
+
+
+class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line: what ran, and where. Sizes are bytes, times Unix microseconds."""
+
+    et_replay_run: int
+    et_replay: str = ""
+    words: tuple[str, ...] = ()
+    rank: int = 0
+    world_size: int = 1
+    pid: int = 0
+    torch: str = ""
+    python: str = ""
+    device: str | None = None
+    device_memory_bytes: int | None = None
+    allocator_settings: str = ""
+    skip: int = 0
+    iterations: int = 0
+    time_us: int = 0
+
+
+class RunIteration(msgspec.Struct, frozen=True, kw_only=True):
+    """An iteration that ended, and `by` what that was told; the first begins with the process."""
+
+    iteration: int
+    by: str = ""
+    begin_time_us: int
+    end_time_us: int
+    duration_ns: int = 0
+    recorded: bool = False
+    peak_allocated_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
+
+
+class _Wrote(msgspec.Struct):
+    wrote: str
+    what: str = ""
+
+
+class _Failed(msgspec.Struct):
+    failed: str
+    time_us: int = 0
+
+
+class _End(msgspec.Struct):
+    end: str
+    time_us: int = 0
+
+
+_LINES: dict[str, type[msgspec.Struct]] = {
+    "et_replay_run": RunHeader,
+    "iteration": RunIteration,
+    "wrote": _Wrote,
+    "failed": _Failed,
+    "end": _End,
+}
+
+
+@dataclass(frozen=True)
+class CapturedRun:
+    """What one process of a captured run told.
+
+    `trace` and `snapshot` are its files as far as they are there. `end` is how it ended, "" where
+    it was killed. `notes` says in sentences what of it could not be read.
+    """
+
+    source: str
+    header: RunHeader
+    iterations: tuple[RunIteration, ...] = ()
+    trace: Path | None = None
+    snapshot: Path | None = None
+    failures: tuple[str, ...] = ()
+    end: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """When an iteration ended and the next one began, in Unix microseconds."""
+        return tuple(iteration.end_time_us for iteration in self.iterations)
+
+
+def captured_runs(folder: str | Path) -> list[CapturedRun]:
+    """Read what all processes of a captured run told, by rank; none where it is another folder."""
+    found = [read_captured_run(path) for path in sorted(Path(folder).glob(f"rank-*{RUN_SUFFIX}"))]
+    return sorted(found, key=lambda run: run.header.rank)
+
+
+def read_captured_run(path: str | Path) -> CapturedRun:
+    """Read what one process told; raises TraceError where it is nothing of a captured run."""
+    source = read_source(path)
+    lines, lost = _read_lines(bytes(source.text))
+    header = next((line for line in lines if isinstance(line, RunHeader)), None)
+    if header is None:
+        raise TraceError(
+            f"{source.name} has no line of a captured run at its begin, which et_replay capture"
+            " writes."
+        )
+    if header.et_replay_run > VERSION:
+        raise TraceError(
+            f"{source.name} is of version {header.et_replay_run}, expected {VERSION}: it was"
+            f" written by et_replay {header.et_replay}, which is newer."
+        )
+    wrote = {line.what: line.wrote for line in lines if isinstance(line, _Wrote)}
+    ends = [line.end for line in lines if isinstance(line, _End)]
+    return CapturedRun(
+        source=source.name,
+        header=header,
+        iterations=tuple(line for line in lines if isinstance(line, RunIteration)),
+        trace=_file(Path(path), wrote.get(_TRACE), _NAMES[_TRACE]),
+        snapshot=_file(Path(path), wrote.get(_SNAPSHOT), _NAMES[_SNAPSHOT]),
+        failures=tuple(line.failed for line in lines if isinstance(line, _Failed)),
+        end=ends[-1] if ends else "",
+        notes=tuple(_notes(source.damage, lost, bool(ends))),
+    )
+
+
+def _read_lines(text: bytes) -> tuple[list[Any], int]:
+    """Return the lines that can be read, and how many cannot."""
+    lines: list[Any] = []
+    lost = 0
+    for line in text.splitlines():
+        try:
+            keys = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+            kind = next((kind for key, kind in _LINES.items() if key in keys), None)
+            if kind is not None:
+                lines.append(msgspec.json.decode(line, type=kind))
+        except (msgspec.DecodeError, RecursionError):
+            lost += bool(line.strip())
+    return lines, lost
+
+
+def _file(path: Path, told: str | None, names: Sequence[str]) -> Path | None:
+    """Find a file beside the one at `path`: the one it tells of, or the one it would."""
+    bare = path.name.removesuffix(RUN_SUFFIX)
+    candidates = [*([told] if told else []), *(f"{bare}{name}" for name in names)]
+    files = (path.parent / Path(name).name for name in candidates)
+    return next((file for file in files if file.is_file()), None)
+
+
+def _notes(damage: str, lost: int, ended: bool) -> list[str]:
+    notes = [*filter(None, [damage])]
+    if lost:
+        notes.append(f"{counted(lost, 'line')} of the run could not be read.")
+    if not ended:
+        notes.append("The run has no end: its process was killed, or still runs.")
+    return notes

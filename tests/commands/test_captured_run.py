@@ -1,0 +1,191 @@
+"""What the commands make of the folder of a captured run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from captured_folders import write_run
+from snapshot_builder import block, entry, freed, pickled, segment, snapshot
+
+from et_replay.commands import main
+from et_replay.planning import read_plan, run_plan
+
+TRACES = Path(__file__).resolve().parents[2] / "traces"
+MIB = 2**20
+SEGMENT = 0x7F0000000000
+
+
+def recording(path: Path, iterations: int) -> list[int]:
+    """Write a snapshot of a job, one event a millisecond; return when its iterations end.
+
+    It has a weight, and in every iteration an activation of 3 MiB and what varies: 2, 3, ... MiB.
+    """
+    now = 1_000_000
+    entries: list[dict[str, Any]] = []
+
+    def add(*made: dict[str, Any]) -> None:
+        nonlocal now
+        for each in made:
+            now += 1000
+            entries.append({**each, "time_us": now})
+
+    ends = []
+    add(entry("segment_alloc", SEGMENT, 40 * MIB), entry("alloc", SEGMENT, 4 * MIB))
+    for iteration in range(iterations):
+        activation, varies = (
+            (SEGMENT + 4 * MIB, 3 * MIB),
+            (SEGMENT + 8 * MIB, (iteration + 2) * MIB),
+        )
+        add(entry("alloc", *activation), entry("alloc", *varies))
+        add(*freed(*varies), *freed(*activation))
+        ends.append(now + 500)
+    state = segment(SEGMENT, block(4 * MIB), block(36 * MIB, "inactive"))
+    path.write_bytes(pickled(snapshot([state], entries)))
+    return ends
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a run of two processes; only the first has used a GPU."""
+    file = tmp_path / "recorded"
+    ends = recording(file, iterations=5)
+    run = tmp_path / "run"
+    write_run(run, ends=ends, world_size=2, snapshot=file, trace=TRACES / "convnet_cuda.json.gz")
+    write_run(
+        run, ends=ends, rank=1, world_size=2, trace=TRACES / "transformer_cpu.json.gz", more=()
+    )
+    return run
+
+
+def results(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    assert main([*words, "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)["results"]
+    assert isinstance(found, list)
+    return found
+
+
+def test_a_run_is_planned_by_its_marks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    of_gpu, of_trace = results(capsys, "plan", "--trace", str(folder), "--quiet")
+
+    assert of_gpu["input"] == str(folder / "rank-0.snapshot.pickle")
+    assert of_gpu["arena_bytes"] == 7 * MIB
+    # Tick 1 is the weight, then 4 are of each iteration.
+    assert of_gpu["iteration"] == {
+        "begins_ticks": [0, 6, 10],
+        "marked": True,
+        "requests": {
+            "planned": {"requests": 1, "bytes": 3 * MIB},
+            "varying": {"requests": 1, "bytes": 4 * MIB},
+        },
+    }
+    assert of_trace["input"] == str(folder / "rank-1.et.json")
+    assert of_trace["iteration"]["marked"] is True
+
+
+def test_the_plan_of_a_process_tells_what_a_run_needs(folder: Path, tmp_path: Path) -> None:
+    plans = tmp_path / "plans"
+    plans.mkdir()
+    assert main(["plan", "--trace", str(folder), "--output", str(plans), "--quiet"]) == 0
+
+    run = run_plan(read_plan(plans / "rank-0.plan.json"))
+    assert run.begins == (0, 3, 5)
+    assert (run.size // MIB).tolist() == [4, 3, 2, 3, 3, 3, 4]
+    assert run.varies.tolist() == [False, False, True, False, True, False, True]
+    assert run.marked
+    assert run_plan(read_plan(plans / "rank-1.plan.json")).marked
+
+
+def test_the_plan_of_a_process_is_checked_against_it(folder: Path, tmp_path: Path) -> None:
+    plans = tmp_path / "plans"
+    plans.mkdir()
+    assert main(["plan", "--trace", str(folder), "--output", str(plans), "--quiet"]) == 0
+
+    for rank in (0, 1):
+        plan, run = plans / f"rank-{rank}.plan.json", folder / f"rank-{rank}.run.jsonl"
+        assert main(["plan", "--check", str(plan), "--trace", str(run), "--quiet"]) == 0
+
+
+def test_a_run_without_a_whole_iteration_is_planned_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "recorded"
+    ends = recording(file, iterations=2)
+    write_run(tmp_path / "run", ends=ends[:1], snapshot=file)
+
+    assert main(["plan", "--trace", str(tmp_path / "run"), "--json", "-"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["results"][0]["iteration"] is None
+    assert "planned as happening once" in err
+    assert "1 iteration of it ended, expected 2 or more" in err
+
+
+def test_info_tells_of_all_processes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = results(capsys, "info", "--trace", str(folder), "--quiet")
+
+    assert first["trace"] == str(folder / "rank-0.et.json")
+    assert first["run"]["words"] == ["python", "train.py"]
+    assert len(first["run"]["iterations"]) == 5
+    assert first["run"]["end"] == "exit"
+    assert second["run"]["rank"] == 1
+    assert second["run"]["memory_snapshot"] is None
+    assert second["run"]["end"] == ""
+
+
+def test_info_of_one_process_is_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "--trace", str(folder / "rank-1.run.jsonl")]) == 0
+    out, err = capsys.readouterr()
+
+    assert "Command     python train.py" in out
+    assert "Process     rank 1 of 2, pid 4321" in out
+    assert "5 ended: 5 by optimizer step" in out
+    assert "3 of 3 recorded, after 2 that were skipped" in out
+    assert "Peak        4.77 MiB allocated, 7.63 MiB reserved" in out
+    assert "End         none: the process was killed, or still runs" in out
+    assert "Windows" in out  # of its execution trace
+    assert "The run has no end" in err
+
+
+def test_info_of_a_run_without_files_tells_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "run", ends=[2_000_000])
+    (result,) = results(capsys, "info", "--trace", str(tmp_path / "run"))
+    assert list(result) == ["run"]
+
+
+def test_compare_and_fit_take_the_snapshots(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(folder / "rank-0.run.jsonl")
+    compared = results(capsys, "compare", "--trace", run, "--allocator", "native", "--quiet")
+    fitted = results(capsys, "fit", "--trace", run, "--allocator", "native", "--quiet")
+
+    names = [result["input"] for result in (*compared, *fitted)]
+    assert names == 2 * [str(folder / "rank-0.snapshot.pickle")]
+
+
+def test_replay_takes_the_trace_of_one_process(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(folder / "rank-0.run.jsonl")
+    (result,) = results(capsys, "replay", "--trace", run, "--device", "meta", "--quiet")
+    assert result["trace"] == str(folder / "rank-0.et.json")
+
+
+def test_replay_of_several_processes_names_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", "--trace", str(folder)]) == 2
+    err = capsys.readouterr().err
+    assert "is a run of 2 processes, expected one: give one file of rank-0.et.json" in err
+
+
+def test_a_run_that_wrote_nothing_cannot_be_planned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "run", ends=[])
+    assert main(["plan", "--trace", str(tmp_path / "run")]) == 2
+    assert "neither a memory snapshot nor an execution trace" in capsys.readouterr().err
