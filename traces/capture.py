@@ -30,6 +30,8 @@ from torch.profiler import (
     schedule,
 )
 
+from et_replay.capture.kernels import kernel_sources
+
 Iteration = Callable[[], None]
 Build = Callable[[torch.device], Iteration]
 Truth = dict[str, Any]
@@ -145,22 +147,8 @@ def record(
                 profiler.step()
         trace = path.read_bytes()
         truth: Truth = {"recorded_peak_allocated_bytes": peaks} if peaks else {}
-        return trace, truth, kernel_sources(trace, path.with_name("trace_resources"))
-
-
-def kernel_sources(trace: bytes, folder: Path) -> dict[str, bytes]:
-    """Read the sources that the trace names.
-
-    The observer saves those that this process compiled, and of whole graphs; what other processes
-    compiled for it, or an earlier run, lies in the cache of the compiler alone.
-    """
-    from torch._inductor.codecache import cache_dir
-
-    values = (each["value"] for node in json.loads(trace)["nodes"] for each in node["attrs"])
-    named = {value for value in values if isinstance(value, str) and value.endswith(".py")}
-    places = {name: (folder / name, Path(cache_dir(), name[1:3], name)) for name in named}
-    found = {name: next(filter(Path.is_file, paths), None) for name, paths in places.items()}
-    return {name: path.read_bytes() for name, path in found.items() if path is not None}
+        sources = kernel_sources(trace, path.with_name("trace_resources"))
+        return trace, truth, {name: source.read_bytes() for name, source in sources.items()}
 
 
 def measure_cuda(build: Build, device: torch.device, warm_up: int) -> tuple[Iteration, Truth]:

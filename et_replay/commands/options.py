@@ -6,9 +6,16 @@ import argparse
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from et_replay.errors import TraceError, UsageError
 from et_replay.formats import sniff
+from et_replay.formats.captured_run import (
+    RUN_SUFFIX,
+    CapturedRun,
+    captured_runs,
+    read_captured_run,
+)
 from et_replay.units import parse_bytes
 
 _DEVICE = re.compile(r"auto|cpu|meta|cuda(:\d+)?")
@@ -128,7 +135,8 @@ def add_input(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         required=True,
         action=_Once,
-        help="the execution trace: JSON, plain or compressed by gzip or zstd; - is stdin",
+        help="the execution trace: JSON, plain or compressed by gzip or zstd, or the folder of a "
+        "captured run; - is stdin",
     )
     _add_reading(parser)
 
@@ -170,25 +178,69 @@ def add_inputs(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
         required=required,
         default=[],
         help="an execution trace, memory snapshot, Kineto trace, STAlloc or RMM log, recorded "
-        "streams, CSV of buffers (id,lower,upper,size), or a folder of them; repeatable; - is "
-        "stdin",
+        "streams, CSV of buffers (id,lower,upper,size), a folder of them, or that of a captured "
+        "run; repeatable; - is stdin",
     )
     _add_reading(parser)
 
 
-def expand(paths: Sequence[str]) -> list[str]:
-    """List the inputs: a folder stands for what can be read of the files in it, by name."""
-    files: list[str] = []
+class Named(NamedTuple):
+    """A file to read, and the process of a captured run that it is of."""
+
+    path: str
+    run: CapturedRun | None = None
+
+
+def expand(paths: Sequence[str], *, traces: bool = False) -> list[Named]:
+    """List the inputs: a folder stands for what can be read of the files in it, by name.
+
+    That of a captured run stands for one file of each process: the memory snapshot, else the
+    execution trace, or with `traces` the other way round.
+    """
+    files: list[Named] = []
     for path in paths:
-        folder = Path(path)
-        if path != "-" and is_folder(folder):
-            found = [str(file) for file in sorted(folder.iterdir()) if _is_recording(file)]
+        if runs := runs_at(path):
+            files += _of_runs(path, runs, traces)
+        elif path != "-" and is_folder(Path(path)):
+            found = [file for file in sorted(Path(path).iterdir()) if _is_recording(file)]
             if not found:
                 raise UsageError(f"The folder {path} holds no trace and no memory history.")
-            files += found
+            files += [Named(str(file)) for file in found]
         else:
-            files.append(path)
+            files.append(Named(path))
     return files
+
+
+def expand_to_one(path: str) -> str:
+    """Return the file to read of a captured run, its execution trace if it has one, or `path`."""
+    found = _of_runs(path, runs, traces=True) if (runs := runs_at(path)) else [Named(path)]
+    if len(found) > 1:
+        names = ", ".join(Path(named.path).name for named in found)
+        raise UsageError(
+            f"{path} is a run of {len(found)} processes, expected one: give one file of {names}."
+        )
+    return found[0].path
+
+
+def runs_at(path: str) -> list[CapturedRun]:
+    """Read the captured run in a folder, or what one process of it told; none at other paths."""
+    if path != "-" and is_folder(Path(path)):
+        return captured_runs(path)
+    return [read_captured_run(path)] if path.endswith(RUN_SUFFIX) else []
+
+
+def _of_runs(path: str, runs: Sequence[CapturedRun], traces: bool) -> list[Named]:
+    found = [
+        Named(str(file), run)
+        for run in runs
+        if (file := (run.trace or run.snapshot) if traces else (run.snapshot or run.trace))
+    ]
+    if not found:
+        raise UsageError(
+            f"The captured run {path} has neither a memory snapshot nor an execution trace: it"
+            " ended before there was one to write."
+        )
+    return found
 
 
 def is_folder(path: Path) -> bool:
@@ -281,3 +333,20 @@ def add_output(parser: argparse.ArgumentParser, overwritten: str = "--json") -> 
     )
     parser.add_argument("--force", action="store_true", help=f"let {overwritten} overwrite files")
     parser.add_argument("--quiet", action="store_true", help="no progress and no warnings")
+
+
+def add_mark(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says what the iterations of a script end with."""
+    parser.add_argument(
+        "--mark",
+        type=name,
+        metavar="NAME",
+        help="an iteration ends where a torch.profiler.record_function of this name does, which "
+        "may be a pattern such as step* (default: where the script's profiler or optimizer steps)",
+    )
+
+
+def add_script(parser: argparse.ArgumentParser) -> None:
+    """Let the words after -- be kept as `script`: a command to run."""
+    parser.usage = f"{parser.prog} [options] -- command ..."
+    parser.set_defaults(script=())
