@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from et_replay import __version__
-from et_replay.commands import compare, fit, info, plan, replay, timeline
+from et_replay.commands import capture, compare, fit, info, plan, replay, run, timeline
 from et_replay.commands.output import say
 from et_replay.errors import EtReplayError, UsageError
 
@@ -19,6 +19,8 @@ _COMMANDS = {
     "fit": fit,
     "plan": plan,
     "timeline": timeline,
+    "capture": capture,
+    "run": run,
 }
 _EPILOG = """Without a command, et_replay replays; `et_replay replay --help` lists its options.
 
@@ -68,4 +70,10 @@ def _parse(words: list[str]) -> argparse.Namespace:
         subparser.set_defaults(run=command.run)
     if not words or (words[0].startswith("-") and words[0] not in ("-h", "--help", "--version")):
         words = ["replay", *words]
-    return parser.parse_args(words)
+    own = words[: words.index("--")] if "--" in words else words
+    arguments = parser.parse_args(own)
+    if len(own) < len(words):
+        if not hasattr(arguments, "script"):
+            raise UsageError("Only et_replay capture and run take a command after --.")
+        arguments.script = tuple(words[len(own) + 1 :])
+    return arguments

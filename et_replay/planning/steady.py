@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from et_replay.errors import PlanError
 from et_replay.events import Int64Array
@@ -145,7 +146,7 @@ def _made(template: Int64Array, twins: Sequence[dict[int, int]]) -> Int64Array:
 
 def _freed(lives: Lifetimes, made: Int64Array) -> npt.NDArray[np.bool_]:
     """Tell what is freed in any iteration; what every one keeps for good is not."""
-    freed: npt.NDArray[np.bool_] = ((lives.end[made] < lives.ticks) & (made >= 0)).any(axis=0)
+    freed: npt.NDArray[np.bool_] = np.any((lives.end[made] < lives.ticks) & (made >= 0), axis=0)
     return freed
 
 

@@ -258,7 +258,10 @@ def test_a_script_without_iterations_is_told_the_way_out(
         (["capture", "--output", "{}", "--iterations", "0", "--", "a.py"], "at least 1, got '0'"),
         (["capture", "--output", "{}", "--", "no-such-program"], "no program no-such-program"),
         (["capture", "--output", "{}/file", "--", "a.py"], "/file cannot be written: File exists"),
-        (["info", "--trace", "a.json", "--", "a.py"], "Only et_replay capture and run take a command"),
+        (
+            ["info", "--trace", "a.json", "--", "a.py"],
+            "Only et_replay capture and run take a command",
+        ),
     ],
 )
 def test_wrong_words_are_one_sentence_and_2(

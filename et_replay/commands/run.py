@@ -1,0 +1,136 @@
+"""`et_replay run`: a script and a plan in; its own output, and what each iteration took, out."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+from pathlib import Path
+from threading import Thread
+
+import msgspec
+
+from et_replay.commands import options
+from et_replay.commands.output import STDOUT, check_destination, say, write_whole
+from et_replay.errors import UsageError
+from et_replay.planning import read_plan, run_plan
+from et_replay.report.document import document
+from et_replay.report.run import RunReport, reports_object
+from et_replay.run.messages import Mailbox, Message
+from et_replay.run.settings import RunSettings
+from et_replay.script.launch import run_script
+from et_replay.simulation import PLANNED, TORCH, Simulator
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a run."""
+    parser.add_argument(
+        "--plan",
+        type=options.path,
+        metavar="FILE",
+        help="the plan of the job, from et_replay plan --trace DIR of a captured run; of several "
+        "ranks the folder with rank-R.plan.json for each",
+    )
+    parser.add_argument(
+        "--allocator",
+        metavar="NAME[:SETTINGS]",
+        help="who serves, for comparison: native, expandable, or torch for PyTorch's own (default: "
+        "stalloc, which needs --plan)",
+    )
+    parser.add_argument(
+        "--device-memory",
+        type=options.size,
+        metavar="SIZE",
+        help="use so much of each device at most, such as 24GiB (default: all of it)",
+    )
+    options.add_mark(parser)
+    parser.add_argument(
+        "--json", type=options.path, metavar="FILE", help="write the result as JSON"
+    )
+    parser.add_argument("--force", action="store_true", help="let --json overwrite a file")
+    parser.add_argument("--quiet", action="store_true", help="no line for each iteration")
+    options.add_script(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run a training script under a planned allocator, without a change to it."""
+    allocator = _check(arguments)
+    with Mailbox() as mailbox:
+        settings = RunSettings(
+            allocator=allocator,
+            messages=str(mailbox.path),
+            plan=arguments.plan and os.path.abspath(arguments.plan),
+            device_memory=arguments.device_memory,
+            mark=arguments.mark,
+        )
+        reader = _Reader(mailbox, settings, arguments.quiet)
+        exit_code = run_script(arguments.script, "run", msgspec.to_builtins(settings))
+        reports = reader.finish()
+    for report in reports:
+        if not arguments.quiet:
+            say(f"et_replay: {report.summary()}")
+    if arguments.json is not None:
+        content = document("run", reports_object(reports, exit_code)).encode()
+        write_whole(Path(arguments.json), content, arguments.force)
+    return exit_code
+
+
+def _check(arguments: argparse.Namespace) -> str:
+    """Refuse what cannot be before the script starts; return who serves."""
+    if arguments.json == STDOUT:
+        raise UsageError("--json - would write into the script's own output; give it a file.")
+    check_destination(arguments.json, arguments.force, arguments.plan or "")
+    allocator: str = arguments.allocator or PLANNED
+    name, _, settings = allocator.partition(":")
+    if (name == PLANNED) != (arguments.plan is not None):
+        raise UsageError(
+            "A run under stalloc needs --plan, and no other allocator takes one; et_replay plan"
+            " makes it from what et_replay capture wrote."
+        )
+    if name == TORCH and arguments.device_memory is not None:
+        raise UsageError("--device-memory limits our allocators; torch has its own settings.")
+    Simulator(f"native:{settings}" if name == TORCH else allocator)
+    if arguments.plan is not None and not os.path.isdir(arguments.plan):
+        run_plan(read_plan(arguments.plan))
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        raise UsageError(
+            "A run needs an NVIDIA GPU, and there is no driver (libcuda.so.1) here; et_replay"
+            " compare --plan tells without one what a plan would serve."
+        ) from None
+    return allocator
+
+
+class _Reader(Thread):
+    """Prints what the processes of the script tell, while it runs."""
+
+    def __init__(self, mailbox: Mailbox, settings: RunSettings, quiet: bool) -> None:
+        super().__init__(daemon=True)
+        self._mailbox = mailbox
+        self._settings = settings
+        self._quiet = quiet
+        self._reports: dict[int, RunReport] = {}
+        self.start()
+
+    def run(self) -> None:
+        for message in self._mailbox.messages():
+            self._take(message)
+
+    def finish(self) -> list[RunReport]:
+        """Wait for what was told before the script ended; return the reports by rank."""
+        self._mailbox.close()
+        self.join()
+        return [report for _, report in sorted(self._reports.items())]
+
+    def _take(self, message: Message) -> None:
+        if "refused" in message:
+            say(f"et_replay: error: {message['refused']}")
+            return
+        rank = message.pop("rank")
+        report = self._reports.setdefault(
+            rank, RunReport(rank, self._settings.allocator, self._settings.plan)
+        )
+        text = report.add(message)
+        if not self._quiet:
+            say("\n".join(f"et_replay: {line}" for line in text.splitlines()))

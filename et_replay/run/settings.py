@@ -1,0 +1,27 @@
+"""How a script is to be served, as its processes are told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+
+class RunSettings(msgspec.Struct, frozen=True):
+    """What serves each process, and whom it tells of it.
+
+    `plan` is a plan file, or a folder with one for each rank; `device_memory` in bytes, None is
+    all; `mark` names the marks that iterations end with; `messages` is the pipe of a Mailbox.
+    """
+
+    allocator: str
+    messages: str
+    plan: str | None = None
+    device_memory: int | None = None
+    mark: str | None = None
+
+
+def plan_file(plan: str, rank: int) -> Path:
+    """Return the plan of a rank: the file itself, or that of its name in a folder."""
+    return Path(plan, f"rank-{rank}.plan.json") if os.path.isdir(plan) else Path(plan)
