@@ -23,7 +23,9 @@ from et_replay.planning import Buffers, lifetimes, plan_buffers
 from et_replay.simulation import Simulator
 
 LARGEST = 32
-"""Cells, of what is asked for."""
+"""Cells, of what is asked for at first."""
+ROOM = LARGEST + 6
+"""Cells of a place: what is asked for grows by one and a half up to four times."""
 
 
 def follower(rows: Sequence[Wanted], begins: Sequence[int], marked: bool = True) -> Simulator:
@@ -32,9 +34,7 @@ def follower(rows: Sequence[Wanted], begins: Sequence[int], marked: bool = True)
     No two rows share a place and none is ever idle, so all else comes from behind the arena.
     """
     period = max(1, len(rows))
-    places = [
-        Row(n, n * LARGEST, LARGEST, n, period, wanted.stream) for n, wanted in enumerate(rows)
-    ]
+    places = [Row(n, n * ROOM, ROOM, n, period, wanted.stream) for n, wanted in enumerate(rows)]
     columns = plan_columns(places, period)
     simulator = Simulator("stalloc", 2**40, plan=columns)
     simulator.follow(FollowedRows.of(columns, rows, begins, marked))
@@ -43,7 +43,7 @@ def follower(rows: Sequence[Wanted], begins: Sequence[int], marked: bool = True)
 
 def row_of(simulator: Simulator, size: int, stream: int, rows: int) -> int | None:
     simulator.allocate(0, size, stream)
-    place, rest = divmod(simulator.address(0) - BASE, LARGEST * CELL)
+    place, rest = divmod(simulator.address(0) - BASE, ROOM * CELL)
     simulator.free(0)
     assert place >= rows or rest == 0
     return place if 0 <= place < rows else None
