@@ -8,7 +8,7 @@ from pathlib import Path
 
 from et_replay.errors import UsageError
 
-RUN, TRACE, SNAPSHOT = "run.jsonl", "et.json", "snapshot.pickle"
+RUN, TRACE, SNAPSHOT, PLAN = "run.jsonl", "et.json", "snapshot.pickle", "plan.json"
 RESOURCES = "et_resources"  # as the observer calls the folder beside a trace in et.json
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -91,28 +91,29 @@ class PlanColumns:
     period: int
 
 
-class FollowedPlan(Protocol):
-    """A plan, and the requests that it was made for in the order in which they are expected.
+@dataclass(frozen=True, eq=False)
+class RunPlan:
+    """The places of a run's storages, and the requests by which they are told.
 
-    Row i of the requests is that of storage i of the plan, of exactly `size` bytes unless it
-    `varies`. Iteration k begins with row `begins[k]`, the first with 0; the last happens again and
-    again. If they are not `marked`, they do not begin where a script's own iterations do.
+    `storage`, `size`, `stream` and `varies` are the requests in the order in which they are
+    expected, a row each: one that varies may be of any size. The rows of `columns` are those of
+    their storages; what lives longer than an iteration has one for each of its instances that live
+    at once. What happens once, up to the iteration that repeats, starts at negative ticks there.
+    `begins[k]` is the first request of iteration k; the last of them repeats for ever. `marked`
+    says that iterations begin where they are marked while a script runs; else they are those that
+    were found in a recording, and begin anywhere in the script's loop.
     """
 
-    @property
-    def columns(self) -> PlanColumns: ...
-    @property
-    def storage(self) -> Int64Array: ...
-    @property
-    def size(self) -> Int64Array: ...
-    @property
-    def stream(self) -> Int64Array: ...
-    @property
-    def varies(self) -> npt.NDArray[np.bool_]: ...
-    @property
-    def begins(self) -> Sequence[int]: ...
-    @property
-    def marked(self) -> bool: ...
+    columns: PlanColumns
+    storage: Int64Array
+    size: Int64Array
+    stream: Int64Array
+    varies: npt.NDArray[np.bool_]
+    begins: tuple[int, ...]
+    marked: bool
+
+    def __len__(self) -> int:
+        return len(self.storage)
 
 
 @dataclass(frozen=True)

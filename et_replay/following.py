@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from et_replay.allocator_figures import IterationFigures, MemoryStatistics, PlanFigures
 from et_replay.errors import OutOfMemoryError
-from et_replay.events import Action, AllocationEvents, FollowedPlan, Int64Array, PlanColumns
+from et_replay.events import Action, AllocationEvents, Int64Array, PlanColumns, RunPlan
 from et_replay.simulation import PLANNED, Simulator
 
 
@@ -29,7 +28,7 @@ class RunOutcome:
 def simulate_run(
     events: AllocationEvents,
     ends: Sequence[int],
-    plan: FollowedPlan | None = None,
+    plan: RunPlan | None = None,
     *,
     allocator: str = PLANNED,
     device_memory: int = 80 * 2**30,
@@ -62,38 +61,20 @@ def simulate_run(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _FollowedPlan:
-    columns: PlanColumns
-    storage: Int64Array
-    size: Int64Array
-    stream: Int64Array
-    varies: npt.NDArray[np.bool_]
-    begins: Sequence[int]
-    marked: bool
-
-
-def _no_plan() -> FollowedPlan:
+def _no_plan() -> RunPlan:
     none = np.zeros(0, dtype=np.int64)
     columns = PlanColumns(none, none, none, none, none, none, arena=0, period=0)
-    return _FollowedPlan(columns, none, none, none, none.astype(np.bool_), (0,), True)
+    return RunPlan(columns, none, none, none, none.astype(np.bool_), (0,), True)
 
 
-def number_streams(plan: FollowedPlan) -> FollowedPlan:
+def number_streams(plan: RunPlan) -> RunPlan:
     """Call the streams of a plan as an allocator calls those of a process.
 
     The default stream is 0, the others are 1, 2, ... in the order of their first requests.
     """
     numbers = _numbers(plan.stream)
-    return _FollowedPlan(
-        columns=replace(plan.columns, stream=_renamed(plan.columns.stream, numbers)),
-        storage=plan.storage,
-        size=plan.size,
-        stream=_renamed(plan.stream, numbers),
-        varies=plan.varies,
-        begins=plan.begins,
-        marked=plan.marked,
-    )
+    columns = replace(plan.columns, stream=_renamed(plan.columns.stream, numbers))
+    return replace(plan, columns=columns, stream=_renamed(plan.stream, numbers))
 
 
 def _as_a_process_numbers(events: AllocationEvents) -> AllocationEvents:

@@ -19,7 +19,7 @@ import torch
 from et_replay import _core
 from et_replay.allocator_figures import IterationFigures, MemoryStatistics, PlanFigures
 from et_replay.errors import OutOfMemoryError, UsageError, first_line
-from et_replay.events import FollowedPlan, Int64Array, PlanColumns, SegmentState
+from et_replay.events import Int64Array, PlanColumns, RunPlan, SegmentState
 from et_replay.following import number_streams
 from et_replay.simulation import (
     native_plan,
@@ -98,7 +98,7 @@ def adopt(
     _core.pluggable_adopt(device, native_plan(plan), storage=storage, size=size, stream=stream)
 
 
-def follow(plan: FollowedPlan, device: int = 0) -> None:
+def follow(plan: RunPlan, device: int = 0) -> None:
     """Serve a plan to requests by their size, stream and place in its list, from here on.
 
     A device that has served nothing yet is not opened: it serves the plan from its first request

@@ -19,9 +19,9 @@ from et_replay.errors import OutOfMemoryError, UndefinedBehaviorError, UsageErro
 from et_replay.events import (
     AllocationEvents,
     BlockState,
-    FollowedPlan,
     Int64Array,
     PlanColumns,
+    RunPlan,
     SegmentState,
     Timeline,
     TraceEntry,
@@ -117,7 +117,7 @@ class Simulator:
         if record_trace:
             self._native.record_trace()
 
-    def follow(self, plan: FollowedPlan) -> None:
+    def follow(self, plan: RunPlan) -> None:
         """Serve requests by their size, stream and place in the list of `plan` from here on.
 
         The simulator must have its `columns`. What storage a request is for tells it nothing then.
@@ -303,7 +303,7 @@ class _Requests(TypedDict):
     marked: bool
 
 
-def native_requests(plan: FollowedPlan) -> _Requests:
+def native_requests(plan: RunPlan) -> _Requests:
     """Return the list of requests as an allocator takes it."""
     storage, size, stream = map(np.ascontiguousarray, (plan.storage, plan.size, plan.stream))
     varies = np.ascontiguousarray(plan.varies, dtype=np.bool_)

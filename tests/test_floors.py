@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 FLOORS = (
     ("__init__", "errors"),
-    ("units", "origins"),
+    ("units", "origins", "captured_files", "whole_files"),
     ("execution_trace", "events", "allocator_figures"),
     ("buffers",),
     ("formats", "_core"),

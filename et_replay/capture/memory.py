@@ -5,17 +5,16 @@ Works on any state of CUDA without initialising it: what is to be done waits unt
 
 from __future__ import annotations
 
-import os
 import pickle
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import torch
 
 from et_replay.script.rank import device_of_process
 from et_replay.script.telling import tell
+from et_replay.whole_files import appearing
 
 OutOfMemory = Callable[[int, int, int], None]
 
@@ -57,14 +56,8 @@ class MemoryRecorder:
 
     def write(self, path: Path) -> None:
         """Write the snapshot, which appears complete or not at all."""
-        partial = path.with_name(f".{os.getpid()}.{path.name}")
-        try:
-            with partial.open("wb") as file:
-                pickle.dump(torch.cuda.memory._snapshot(), file)
-            partial.replace(path)
-        finally:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
+        with appearing(path, force=True) as partial, partial.open("wb") as file:
+            pickle.dump(torch.cuda.memory._snapshot(), file)
 
     def stop(self) -> None:
         """Record no more."""

@@ -19,8 +19,8 @@ from et_replay.capture.endings import Endings
 from et_replay.capture.memory import MemoryRecorder, device_facts, peaks
 from et_replay.capture.run_log import RunLog
 from et_replay.capture.trace import TraceRecorder
+from et_replay.captured_files import RUN, SNAPSHOT, TRACE, prepare_folder
 from et_replay.errors import UsageError, first_line
-from et_replay.script.captured_files import RUN, SNAPSHOT, TRACE, prepare_folder
 from et_replay.script.iterations import is_watched, watch_iterations
 from et_replay.script.telling import tell
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from et_replay.script.captured_files import RUN, captured_file, captured_files
+from et_replay.captured_files import RUN, captured_file, captured_files
 from et_replay.script.rank import BY_DEFAULT, BY_ENVIRONMENT, BY_TORCH, find_rank
 
 Entry = Mapping[str, object]

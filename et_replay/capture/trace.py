@@ -14,7 +14,7 @@ from torch.profiler import ExecutionTraceObserver, ProfilerActivity
 from torch.profiler.profiler import _KinetoProfile
 
 from et_replay.capture.kernels import save_kernel_sources
-from et_replay.script.captured_files import RESOURCES, TRACE
+from et_replay.captured_files import RESOURCES, TRACE
 from et_replay.script.telling import tell
 
 

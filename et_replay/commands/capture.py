@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
+from et_replay.captured_files import captured_files, prepare_folder
 from et_replay.commands import options
 from et_replay.commands.output import say
-from et_replay.script.captured_files import RUN, TRACE, captured_files, prepare_folder
+from et_replay.formats.captured_run import CapturedRun, captured_runs
 from et_replay.script.launch import run_script
 
 
@@ -61,48 +59,34 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _summarize(folder: Path) -> None:
     """Say what was captured, on stderr as stdout is the script's."""
-    runs = [path for path in captured_files(folder) if path.name.endswith(RUN)]
+    runs = captured_runs(folder)
     if not runs:
         say(
             "warning: nothing was captured: no process of the command imported torch, in a Python"
             " that heeds PYTHONPATH."
         )
-    for path in runs:
-        rank = path.name.removesuffix(RUN)
-        files = [file for file in captured_files(folder) if file.name.startswith(rank)]
-        say(f"Wrote {', '.join(map(str, files))}")
-        warning = _warning(_entries(path))
+    for run in runs:
+        say(f"Wrote {', '.join(map(str, captured_files(folder, run.header.rank)))}")
+        warning = _warning(run)
         if warning is not None:
-            say(f"warning: {path.name}: {warning}")
+            say(f"warning: {Path(run.source).name}: {warning}")
 
 
-def _warning(entries: list[dict[str, Any]]) -> str | None:
+def _warning(run: CapturedRun) -> str | None:
     """Say what a run lacks of what was asked for, and why."""
-    first, last = entries[0], entries[-1]
-    ended = max(sum("iteration" in entry for entry in entries), last.get("iterations", 0))
-    written = [entry["wrote"] for entry in entries if "wrote" in entry]
-    failures = [entry["failed"] for entry in entries if "failed" in entry]
-    why = f" ({failures[-1].rstrip('.')})" if failures else ""
+    ended, skip, iterations = run.ended, run.header.skip, run.header.iterations
+    why = f" ({run.failures[-1].rstrip('.')})" if run.failures else ""
     if ended == 0 and why:
         return f"the script failed before its first iteration ended{why}."
-    if ended == 0 and first["skip"] > 0:
+    if ended == 0 and skip > 0:
         return (
             "no iteration ended; name a torch.profiler.record_function that encloses one by --mark,"
             " or call et_replay.capture.mark_iteration() at the end of each."
         )
-    if ended <= first["skip"] and first["skip"] > 0:
-        return f"{ended} iterations ended{why}, and --skip {first['skip']} let all of them pass."
-    if not any(name.endswith(TRACE) for name in written):
+    if ended <= skip and skip > 0:
+        return f"{ended} iterations ended{why}, and --skip {skip} let all of them pass."
+    if not run.told_trace:
         return "the process was killed before its execution trace ended; what there is can be read."
-    if ended < first["skip"] + first["iterations"]:
-        return f"the script ended{why} after {ended - first['skip']} recorded iterations."
+    if ended < skip + iterations:
+        return f"the script ended{why} after {ended - skip} recorded iterations."
     return None
-
-
-def _entries(path: Path) -> list[dict[str, Any]]:
-    """Read the lines of a run, of which a killed process may have left a part of one."""
-    entries = []
-    for line in path.read_bytes().splitlines():
-        with suppress(ValueError):
-            entries.append(json.loads(line))
-    return entries or [{"skip": 0, "iterations": 0}]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from et_replay.errors import EtReplayError, UsageError
 from et_replay.report.table import printable
+from et_replay.whole_files import appearing
 
 STDOUT = "-"
 
@@ -90,35 +91,6 @@ def write_whole(path: Path, content: bytes, force: bool) -> None:
             partial.write_bytes(content)
         except OSError as error:
             raise EtReplayError(f"Cannot write {path}: {error.strerror}.") from error
-
-
-@contextmanager
-def appearing(path: Path, force: bool) -> Iterator[Path]:
-    """Give a name beside `path` with the same endings; what is there in the end becomes `path`.
-
-    So a file appears complete or not at all, and over another one only by `force`.
-    """
-    target = path.resolve()
-    partial = target.with_name(f".{os.getpid()}.{target.name}")
-    try:
-        yield partial
-        if partial.exists():
-            _publish(partial, target, path, force)
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-
-
-def _publish(partial: Path, target: Path, path: Path, force: bool) -> None:
-    try:
-        if force:
-            partial.replace(target)
-        else:
-            os.link(partial, target)
-    except FileExistsError as error:
-        raise UsageError(f"{path} exists by now; --force overwrites it.") from error
-    except OSError as error:
-        raise EtReplayError(f"Cannot write {path}: {error.strerror}.") from error
 
 
 def warn(notes: Iterable[str], quiet: bool) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from et_replay.captured_files import PLAN, captured_file
 from et_replay.commands import options
 from et_replay.commands.inputs import Input, Recording, add_inputs, inputs_of, work_on
 from et_replay.commands.output import (
@@ -167,7 +168,7 @@ def _destinations(output: str | None, inputs: Sequence[Input]) -> list[str | Non
         return [output]
     if not options.is_folder(folder):
         raise UsageError(f"--output {output} must be an existing folder for several inputs.")
-    names = [f"{_name(source)}.plan.json" for source in inputs]
+    names = [_name(source) for source in inputs]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"Several inputs would be written to {folder / name}.")
@@ -175,13 +176,13 @@ def _destinations(output: str | None, inputs: Sequence[Input]) -> list[str | Non
 
 
 def _name(source: Input) -> str:
-    """Take the folder and what says how the file is written off a path; a process has a rank."""
+    """Name the plan of an input: by its path, or of a captured run by the rank of its process."""
     if source.run is not None:
-        return f"rank-{source.run.header.rank}"
+        return captured_file(Path(), source.run.header.rank, PLAN).name
     name = Path("stdin" if source.path == STDOUT else source.path)
     while name.suffix.lower() in _SUFFIXES:
         name = name.with_suffix("")
-    return name.name
+    return f"{name.name}.{PLAN}"
 
 
 def _plan(task: _Task) -> tuple[Plan, bytes, tuple[str, ...]]:

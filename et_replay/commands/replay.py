@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from et_replay.commands import options
 from et_replay.commands.needs_torch import needs_torch
 from et_replay.commands.output import (
-    appearing,
     check_destination,
     check_distinct,
     progress_bar,
@@ -45,6 +44,7 @@ from et_replay.program import (
 )
 from et_replay.serving import as_recorded
 from et_replay.simulation import NEWEST_VERSION
+from et_replay.whole_files import appearing
 
 if TYPE_CHECKING:
     from et_replay.replay import ReplayOptions, ReplayResult

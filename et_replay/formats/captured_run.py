@@ -18,14 +18,15 @@ from typing import Any
 
 import msgspec
 
+from et_replay.captured_files import RUN, SNAPSHOT, TRACE
 from et_replay.errors import TraceError
 from et_replay.formats.source import read_source
 from et_replay.units import counted
 
-RUN_SUFFIX = ".run.jsonl"
+RUN_SUFFIX = f".{RUN}"
 VERSION = 1
 _TRACE, _SNAPSHOT = "execution trace", "memory snapshot"
-_NAMES = {_TRACE: (".et.json", ".et.json.gz"), _SNAPSHOT: (".snapshot.pickle",)}
+_NAMES = {_TRACE: (f".{TRACE}", f".{TRACE}.gz"), _SNAPSHOT: (f".{SNAPSHOT}",)}
 """What follows `rank-R` in the name of a file that a killed process wrote but did not tell of."""
 
 
@@ -73,6 +74,7 @@ class _Failed(msgspec.Struct):
 
 class _End(msgspec.Struct):
     end: str
+    iterations: int = 0
     time_us: int = 0
 
 
@@ -89,14 +91,18 @@ _LINES: dict[str, type[msgspec.Struct]] = {
 class CapturedRun:
     """What one process of a captured run told.
 
-    `trace` and `snapshot` are its files as far as they are there. `end` is how it ended, "" where
-    it was killed. `notes` says in sentences what of it could not be read.
+    `trace` and `snapshot` are its files as far as they are there; a trace that the
+    process has not told of may be cut. `ended` counts all iterations
+    that ended, of which there may be more than were told. `end` is how it ended, "" where it was
+    killed. `notes` says in sentences what of it could not be read.
     """
 
     source: str
     header: RunHeader
     iterations: tuple[RunIteration, ...] = ()
+    ended: int = 0
     trace: Path | None = None
+    told_trace: bool = False
     snapshot: Path | None = None
     failures: tuple[str, ...] = ()
     end: str = ""
@@ -130,15 +136,18 @@ def read_captured_run(path: str | Path) -> CapturedRun:
             f" written by et_replay {header.et_replay}, which is newer."
         )
     wrote = {line.what: line.wrote for line in lines if isinstance(line, _Wrote)}
-    ends = [line.end for line in lines if isinstance(line, _End)]
+    iterations = tuple(line for line in lines if isinstance(line, RunIteration))
+    ends = [line for line in lines if isinstance(line, _End)]
     return CapturedRun(
         source=source.name,
         header=header,
-        iterations=tuple(line for line in lines if isinstance(line, RunIteration)),
+        iterations=iterations,
+        ended=max([len(iterations), *(line.iterations for line in ends)]),
         trace=_file(Path(path), wrote.get(_TRACE), _NAMES[_TRACE]),
+        told_trace=_TRACE in wrote,
         snapshot=_file(Path(path), wrote.get(_SNAPSHOT), _NAMES[_SNAPSHOT]),
         failures=tuple(line.failed for line in lines if isinstance(line, _Failed)),
-        end=ends[-1] if ends else "",
+        end=ends[-1].end if ends else "",
         notes=tuple(_notes(source.damage, lost, bool(ends))),
     )
 

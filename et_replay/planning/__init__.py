@@ -1,6 +1,7 @@
 """From lifetimes to addresses: packings of buffers, plans of events, and plan files."""
 
 from et_replay.buffers import Buffers
+from et_replay.events import RunPlan
 from et_replay.planning.coverage import Fate, Share, coverage
 from et_replay.planning.cycle import CyclicPacking, plan_cycle
 from et_replay.planning.iterations import find_iterations, marked_iterations
@@ -13,7 +14,7 @@ from et_replay.planning.plan_file import (
     read_plan,
     sizes_by_class,
 )
-from et_replay.planning.run_plan import RunPlan, run_plan
+from et_replay.planning.run_plan import run_plan
 from et_replay.planning.table import plan_table, table_lifetimes
 
 __all__ = [

@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from et_replay.buffers import Buffers
 from et_replay.errors import PlanError
-from et_replay.events import Int64Array, PlanColumns
+from et_replay.events import Int64Array, PlanColumns, RunPlan
 from et_replay.planning.lifetimes import Lifetimes, StorageClass
 from et_replay.planning.packing import find_fault
 from et_replay.planning.plan import NO_OFFSET, Plan
 from et_replay.planning.steady import Repetition
 from et_replay.units import counted
-
-
-@dataclass(frozen=True, eq=False)
-class RunPlan:
-    """The places of a run's storages, and the requests by which they are told.
-
-    `storage`, `size`, `stream` and `varies` are the requests in the order in which they are
-    expected, a row each: one that varies may be of any size. The rows of `columns` are those of
-    their storages; what lives longer than an iteration has one for each of its instances that live
-    at once. What happens once, up to the iteration that repeats, starts at negative ticks there.
-    `begins[k]` is the first request of iteration k; the last of them repeats for ever. `marked`
-    says that iterations begin where they are marked while a script runs; else they are those that
-    were found in a recording, and begin anywhere in the script's loop.
-    """
-
-    columns: PlanColumns
-    storage: Int64Array
-    size: Int64Array
-    stream: Int64Array
-    varies: npt.NDArray[np.bool_]
-    begins: tuple[int, ...]
-    marked: bool
-
-    def __len__(self) -> int:
-        return len(self.storage)
 
 
 def run_plan(plan: Plan) -> RunPlan:

@@ -180,13 +180,14 @@ def _assemble(lives: Lifetimes, window: tuple[int, int], made: Int64Array) -> St
 def _add_twins(steady: SteadyState, made: Int64Array) -> None:
     """Tell of all that repeats whether it crosses iterations, or varies."""
     lives, repetition = steady.lifetimes, steady.repetition
-    ends = _ends(lives, made)
+    freed = _freed(lives, made)
+    ends = _ends(lives, made, freed)
     sizes = np.where(made >= 0, lives.size[made], 0)
     largest = sizes.max(axis=0)
     sizes[-1, np.flatnonzero(made[-1] >= 0).max(initial=NO_TWIN) + 1 :] = -1  # not recorded
     varies = ((sizes != largest) & (sizes >= 0)).any(axis=0)
     kinds = np.where(ends > repetition.period, StorageClass.CROSSING, StorageClass.PASSING)
-    kinds[varies | ~_freed(lives, made)] = StorageClass.VARYING
+    kinds[varies | ~freed] = StorageClass.VARYING
     for k, line in enumerate(made):
         there = np.flatnonzero(line >= 0)
         rows = line[there]
@@ -238,7 +239,7 @@ def _pair_head(lives: Lifetimes, repetition: Repetition, template: Int64Array) -
         lives.storage_class[twins[varies & passes]] = StorageClass.VARYING
 
 
-def _ends(lives: Lifetimes, made: Int64Array) -> Int64Array:
+def _ends(lives: Lifetimes, made: Int64Array, freed: npt.NDArray[np.bool_]) -> Int64Array:
     """Find when each storage that repeats ends, in requests: the last over all iterations.
 
     What is never freed takes a whole iteration, so all of every one.
@@ -248,7 +249,7 @@ def _ends(lives: Lifetimes, made: Int64Array) -> Int64Array:
     ends = np.zeros(made.shape, dtype=np.int64)
     ends[there] = _requests_before(lives, made, made[there])
     last: Int64Array = (ends - period * np.arange(iterations)[:, None]).max(axis=0)
-    return np.where(_freed(lives, made), np.maximum(last, 0), np.arange(period) + period)
+    return np.where(freed, np.maximum(last, 0), np.arange(period) + period)
 
 
 def _requests_before(lives: Lifetimes, made: Int64Array, rows: Int64Array) -> Int64Array:

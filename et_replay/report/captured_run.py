@@ -77,7 +77,7 @@ def _iterations(run: CapturedRun) -> Iterator[str]:
     header = run.header
     ends = Counter(each.by for each in run.iterations)
     told = ", ".join(f"{count} by {by}" for by, count in ends.items() if by)
-    yield f"{len(run.iterations)} ended{f': {told}' if told else ''}"
+    yield f"{run.ended} ended{f': {told}' if told else ''}"
     recorded = [each for each in run.iterations if each.recorded]
     yield (
         f"{len(recorded)} of {header.iterations} recorded, after {header.skip} that were skipped"

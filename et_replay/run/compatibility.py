@@ -67,11 +67,3 @@ def _warn_once(what: str) -> None:
 
 
 _warned: set[str] = set()
-
-
-def without_cudagraph_trees(config: Any) -> None:
-    """Let compiled models capture plain CUDA graphs: trees of them look into PyTorch's allocator.
-
-    `config` is the module torch._inductor.config.
-    """
-    config.triton.cudagraph_trees = False

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from et_replay.captured_files import PLAN, captured_file
+
 
 class RunSettings(msgspec.Struct, frozen=True):
     """What serves each process, and whom it tells of it.
@@ -24,4 +26,4 @@ class RunSettings(msgspec.Struct, frozen=True):
 
 def plan_file(plan: str, rank: int) -> Path:
     """Return the plan of a rank: the file itself, or that of its name in a folder."""
-    return Path(plan, f"rank-{rank}.plan.json") if os.path.isdir(plan) else Path(plan)
+    return captured_file(Path(plan), rank, PLAN) if os.path.isdir(plan) else Path(plan)

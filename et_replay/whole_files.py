@@ -1,0 +1,39 @@
+"""The name of a file in, a name to write to until it is whole out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from et_replay.errors import EtReplayError, UsageError
+
+
+@contextmanager
+def appearing(path: Path, force: bool) -> Iterator[Path]:
+    """Give a name beside `path` with the same endings; what is there in the end becomes `path`.
+
+    So a file appears complete or not at all, and over another one only by `force`.
+    """
+    target = path.resolve()
+    partial = target.with_name(f".{os.getpid()}.{target.name}")
+    try:
+        yield partial
+        if partial.exists():
+            _publish(partial, target, path, force)
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def _publish(partial: Path, target: Path, path: Path, force: bool) -> None:
+    try:
+        if force:
+            partial.replace(target)
+        else:
+            os.link(partial, target)
+    except FileExistsError as error:
+        raise UsageError(f"{path} exists by now; --force overwrites it.") from error
+    except OSError as error:
+        raise EtReplayError(f"Cannot write {path}: {error.strerror}.") from error
