@@ -92,12 +92,36 @@ IdleSpace::Slots IdleSpace::slots_of(Tick begin, Tick end) const {
   return {std::max(index(after) - 1, 0), std::min(index(stop), last)};
 }
 
-IdleSpace::Ranges IdleSpace::holes(Stream stream, Tick start, Tick end) {
+const IdleSpace::Ranges& IdleSpace::holes(Stream stream, Tick start, Tick end) {
+  const Key key{stream, start, end};
+  const auto found = known_.find(key);
+  if (found != known_.end()) return found->second;
+  Ranges ranges = work_out(stream, start, end);
+  if (kept_ + ranges.size() > most_kept) {
+    known_.clear();
+    kept_ = 0;
+  }
+  kept_ += ranges.size();
+  return known_.emplace(key, std::move(ranges)).first->second;
+}
+
+IdleSpace::Ranges IdleSpace::work_out(Stream stream, Tick start, Tick end) {
   const auto places = places_.find(stream);
   if (places == places_.end()) return {};
   const TickSpans spans(start, end, period_);
   Ranges free = both(places->second, holes(spans.begin, spans.stop));
   return spans.again > 0 ? both(free, holes(0, spans.again)) : free;
+}
+
+std::size_t IdleSpace::Hash::operator()(const Key& key) const {
+  const auto [stream, start, end] = key;
+  std::uint64_t hash = 0;
+  for (const auto value : {static_cast<std::uint64_t>(stream), static_cast<std::uint64_t>(start),
+                           static_cast<std::uint64_t>(end)}) {
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 32;
+  }
+  return static_cast<std::size_t>(hash);
 }
 
 IdleSpace::Ranges IdleSpace::holes(Tick begin, Tick end) {

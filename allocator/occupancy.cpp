@@ -54,11 +54,21 @@ void Occupancy::erase(RankSet::Rank rank, Bytes offset) {
 }
 
 void Occupancy::look_for_best_fit(const Range& hole, Bytes size, Range& best) const {
-  for (Bytes offset = hole.begin; offset < hole.end;) {
-    const Range free = gap(no_rank, offset);
-    const Bytes begin = std::max(offset, free.begin), end = std::min(free.end, hole.end);
+  RankSet::Rank rank = ranks_.from(rank_at(hole.begin));
+  auto other = others_.lower_bound(hole.begin);
+  Bytes begin = std::max(hole.begin, gap(rank, hole.begin).begin);
+  while (begin < hole.end) {
+    Range next{arena_, arena_};  // what is in use above it
+    if (rank != no_rank) next = places_[static_cast<std::size_t>(rank)];
+    if (other != others_.end() && other->first < next.begin) {
+      next = {other->first, other->second};
+      ++other;
+    } else if (rank != no_rank) {
+      rank = ranks_.from(rank + 1);
+    }
+    const Bytes end = std::min(next.begin, hole.end);
     if (end - begin >= size && end - begin < best.end - best.begin) best = {begin, end};
-    offset = free.end + 1;  // inside of what is in use there: the gap behind it comes next
+    begin = next.end;
   }
 }
 
