@@ -97,6 +97,9 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     )
 
 
+_PLAN_FILES = (".json", ".csv")
+
+
 @dataclass(frozen=True)
 class _Task:
     """What a worker needs to know to plan one input."""
@@ -166,8 +169,12 @@ def _destinations(output: str | None, inputs: Sequence[Input]) -> list[str | Non
     folder = Path(output)
     if len(inputs) == 1 and not options.is_folder(folder):
         return [output]
-    if not options.is_folder(folder):
-        raise UsageError(f"--output {output} must be an existing folder for several inputs.")
+    if folder.suffix in _PLAN_FILES:
+        raise UsageError(f"--output {output} must name a folder for the plans of several inputs.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--output {output} cannot be made a folder: {error.strerror}.") from error
     names = [_name(source) for source in inputs]
     for name in names:
         if names.count(name) > 1:

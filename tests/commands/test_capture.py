@@ -214,6 +214,15 @@ def test_each_rank_has_files_of_its_own(tmp_path: Path, capfd: pytest.CaptureFix
         trace = (folder / f"rank-{rank}.et.json").read_text()
         assert trace.count('"name": "c10d::allreduce_"') >= 3
         json.loads(trace)
+    plans = tmp_path / "plans"
+    assert main(["plan", "--trace", str(folder), "--output", str(plans)]) == 0
+    for rank in range(2):
+        words = ["compare", "--trace", str(folder / f"rank-{rank}.et.json"), "--json", "-"]
+        capfd.readouterr()
+        assert main([*words, "--plan", str(plans / f"rank-{rank}.plan.json")]) == 0
+        rows = {row["allocator"]: row for row in json.loads(capfd.readouterr().out)["results"]}
+        assert rows["stalloc"]["peak_allocated_bytes"] == rows["native"]["peak_allocated_bytes"]
+        assert rows["stalloc"]["plan"]["fallback"]["requests"] == 0
 
 
 def test_the_files_of_another_capture_are_overwritten_only_by_force(

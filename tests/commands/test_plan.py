@@ -129,7 +129,7 @@ def test_the_input_is_never_overwritten(table: str) -> None:
         (["--trace", MOE, "--iteration", "0:99999999"], 2, "events there are"),
         (["--trace", "TABLE", "--timeout", "0"], 2, "above 0"),
         (["--trace", "TABLE", "--output", "no/such/folder/x.json"], 2, "no folder"),
-        (["--trace", "TABLE", "--trace", MOE, "--output", "x.json"], 2, "existing folder"),
+        (["--trace", "TABLE", "--trace", MOE, "--output", "x.json"], 2, "must name a folder"),
         (["--check", "TABLE"], 1, "not a plan file"),
         (["--check", "x", "--output", "y"], 2, "--check takes"),
         (["--trace", "TABLE", "--iteration=-5:900"], 2, "Expected a beginning of 0 or more"),
