@@ -73,7 +73,7 @@ def install(allocator: str, device_memory: int | None = None) -> None:
         late = "already initialized" in str(error)
         raise UsageError(_TOO_LATE if late else f"torch takes no allocator: {error}") from error
     _replace_statistics()
-    _avoid_cudnn_benchmark()
+    _keep_cudnn_benchmark_off()
     throw = out_of_memory_thrower()
     if throw is not None:
         _core.pluggable_throw_out_of_memory_by(throw)
@@ -217,15 +217,21 @@ def _replace_statistics() -> None:
                 setattr(module, function.__name__, function)
 
 
-def _avoid_cudnn_benchmark() -> None:
-    if not torch.backends.cudnn.benchmark:
-        return
+def _keep_cudnn_benchmark_off() -> None:
+    def set_benchmark(on: bool) -> None:
+        if on:
+            warnings.warn(
+                "torch.backends.cudnn.benchmark stays off: it asks for what torch supports with"
+                " its own allocator only.",
+                stacklevel=3,
+            )
+
+    on = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = False
-    warnings.warn(
-        "torch.backends.cudnn.benchmark is turned off: it asks for what torch supports with its"
-        " own allocator only.",
-        stacklevel=3,
-    )
+    bindings: Any = torch._C
+    bindings._set_cudnn_benchmark = set_benchmark
+    vars(type(torch.backends.cudnn))["benchmark"].setter = set_benchmark
+    set_benchmark(on)
 
 
 def out_of_memory_thrower() -> int | None:

@@ -373,11 +373,9 @@ def plan_of_64() -> Any:
 
 def plan_of_sizes(sizes: list[int]) -> Any:
     """Plan requests one above the other, each from its own time to the end of the iteration."""
-    from types import SimpleNamespace
-
     import numpy as np
 
-    from et_replay.events import PlanColumns
+    from et_replay.events import PlanColumns, RunPlan
 
     size = np.array(sizes, dtype=np.int64)
     taken = -(-size // 512) * 512
@@ -387,15 +385,7 @@ def plan_of_sizes(sizes: list[int]) -> Any:
     columns = PlanColumns(
         storage, taken.cumsum() - taken, size, storage, end, zeros, int(taken.sum()), len(size)
     )
-    return SimpleNamespace(
-        columns=columns,
-        storage=storage,
-        size=size,
-        stream=zeros,
-        varies=zeros.astype(np.bool_),
-        begins=(0,),
-        marked=True,
-    )
+    return RunPlan(columns, storage, size, zeros, zeros.astype(np.bool_), (0,), True)
 
 
 def main() -> None:

@@ -141,6 +141,7 @@ def test_a_script_is_followed_through_its_list_and_trains_the_same() -> None:
     assert ours["losses"] == torchs["losses"]
     expected, _, _ = ours["iterations"][0]
     planned = [planned for _, planned, _ in ours["iterations"]]
+    gradients = 8  # of one iteration are there until the next has begun, in its places
     for iteration in (2, 3, 5, 6):
-        assert planned[iteration] >= 0.9 * expected
+        assert planned[iteration] >= expected - gradients
     assert all(peak > 0 for *_, peak in ours["iterations"])

@@ -17,7 +17,7 @@ from et_replay.planning import read_plan, run_plan
 from et_replay.report.document import document
 from et_replay.report.run import RunReport, reports_object
 from et_replay.run.messages import Mailbox, Message
-from et_replay.run.settings import RunSettings
+from et_replay.run.settings import PLANNED_RUN, RunSettings
 from et_replay.script.launch import run_script
 from et_replay.simulation import PLANNED, TORCH, Simulator
 
@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allocator",
         metavar="NAME[:SETTINGS]",
-        help="who serves, for comparison: native, expandable, or torch for PyTorch's own (default: "
-        "stalloc, which needs --plan)",
+        help="who serves, for comparison: native, expandable, or torch for PyTorch's own; or "
+        f"stalloc with settings of what serves besides the plan (default: {PLANNED_RUN})",
     )
     parser.add_argument(
         "--device-memory",
@@ -80,7 +80,7 @@ def _check(arguments: argparse.Namespace) -> str:
     if arguments.json == STDOUT:
         raise UsageError("--json - would write into the script's own output; give it a file.")
     check_destination(arguments.json, arguments.force, arguments.plan or "")
-    allocator: str = arguments.allocator or PLANNED
+    allocator: str = arguments.allocator or PLANNED_RUN
     name, _, settings = allocator.partition(":")
     if (name == PLANNED) != (arguments.plan is not None):
         raise UsageError(

@@ -6,7 +6,9 @@ where that changes no result, and else refused in a sentence.
 
 from __future__ import annotations
 
+import functools
 import warnings
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -20,7 +22,7 @@ def answer_for_torch() -> None:
     bindings: Any = torch._C
     bindings._cuda_memorySnapshot = _memory_snapshot
     bindings._cuda_record_memory_history = _ignore_history
-    _keep_cudnn_benchmark_off()
+    torch.compile = _without_trees(torch.compile)
     torch.cuda.MemPool.__init__ = _refuse_pools  # type: ignore[method-assign]
 
 
@@ -41,29 +43,30 @@ def _memory_snapshot(*_: object) -> dict[str, object]:
 
 def _ignore_history(enabled: str | None = None, *_: object, **__: object) -> None:
     if enabled is not None:
-        _warn_once("the history of memory is not recorded; et_replay capture records it")
+        warnings.warn(
+            "et_replay run: the history of memory is not recorded; et_replay capture records it.",
+            stacklevel=3,
+        )
 
 
-def _keep_cudnn_benchmark_off() -> None:
-    def set_benchmark(on: bool) -> None:
-        if on:
-            _warn_once("torch.backends.cudnn.benchmark stays off: it needs PyTorch's own allocator")
+def _without_trees(compile_function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let compiled functions capture CUDA graphs one by one.
 
-    bindings: Any = torch._C
-    bindings._set_cudnn_benchmark = set_benchmark
-    vars(type(torch.backends.cudnn))["benchmark"].setter = set_benchmark
+    Trees of graphs, the default, read and write the state of the pools of PyTorch's own allocator
+    (torch/_inductor/cudagraph_trees.py).
+    """
+
+    @functools.wraps(compile_function)
+    def compile_without_trees(*words: Any, **named: Any) -> Any:
+        from torch._inductor import config  # takes a second, which few scripts need
+
+        config.triton.cudagraph_trees = False
+        return compile_function(*words, **named)
+
+    return compile_without_trees
 
 
 def _refuse_pools(*_: object, **__: object) -> NoReturn:
     raise RuntimeError(
         "torch.cuda.MemPool needs PyTorch's own allocator; run the script without et_replay run."
     )
-
-
-def _warn_once(what: str) -> None:
-    if what not in _warned:
-        _warned.add(what)
-        warnings.warn(f"et_replay run: {what}.", stacklevel=4)
-
-
-_warned: set[str] = set()

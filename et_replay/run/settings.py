@@ -8,6 +8,10 @@ from pathlib import Path
 import msgspec
 
 from et_replay.captured_files import PLAN, captured_file
+from et_replay.simulation import PLANNED
+
+PLANNED_RUN = f"{PLANNED}:expandable_segments:True"
+"""What serves a plan: requests of ever other sizes reserve least where segments expand."""
 
 
 class RunSettings(msgspec.Struct, frozen=True):

@@ -283,7 +283,7 @@ def test_a_torch_that_takes_no_allocator_is_told(run: Run) -> None:
     )
 
 
-def test_cudnn_benchmark_is_turned_off_with_a_warning(run: Run) -> None:
+def test_cudnn_benchmark_is_turned_off_and_stays_off_with_a_warning(run: Run) -> None:
     run(
         AS_IF_TORCH_HAD_CUDA
         + """
@@ -291,7 +291,11 @@ def test_cudnn_benchmark_is_turned_off_with_a_warning(run: Run) -> None:
         torch.backends.cudnn.benchmark = True
         with warnings.catch_warnings(record=True) as said:
             pluggable.install("native")
-        assert "cudnn.benchmark is turned off" in str(said[0].message)
+            torch.backends.cudnn.benchmark = True
+            with torch.backends.cudnn.flags(benchmark=True):
+                assert not torch.backends.cudnn.benchmark
+        assert all("cudnn.benchmark stays off" in str(each.message) for each in said)
+        assert len(said) >= 2
         assert not torch.backends.cudnn.benchmark
     """
     )
