@@ -13,6 +13,7 @@ import json
 import shlex
 import statistics
 import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,12 @@ JOBS = {
     "resnet": "resnet --batch 16 --length 1024",
     "experts": "experts --layers 4 --vocabulary 8192",
     "lengths": "lengths",
-    "generation": "generation --batch 32 --layers 4",
+    "generation": "generation --batch 32 --layers 4 --length 256",
     "pretrained": "pretrained --layers 6",
 }
-ITERATIONS = 16
+ITERATIONS = 32
 CAPTURED = ("--skip", "2", "--iterations", "3")
+PLAIN = ["--allocator", "torch"]
 STEADY = 6
 """The iterations that are not counted: those of the capture, and what follows until all is warm."""
 
@@ -47,46 +49,65 @@ def main() -> None:
         parser.error("expected --output or --table")
     figures: dict[str, Any] = {}
     for name in arguments.only:
-        figures[name] = measured(JOBS[name], arguments.turns)
+        try:
+            figures[name] = measured(JOBS[name], arguments.turns)
+        except SystemExit as error:  # of one of its processes
+            print(f"{name}: {error}", flush=True)
+            continue
         arguments.output.write_text(json.dumps(figures, indent=1) + "\n")
         print(table({name: figures[name]}).splitlines()[-1], flush=True)
 
 
 def measured(job: str, turns: int) -> dict[str, Any]:
-    """Capture, plan and run one job; a last run differs from its plan in one iteration."""
+    """Capture, plan and run one job; what is not timed goes side by side, before what is."""
     script = ["traces/train.py", *shlex.split(job), "--size", "large"]
     mark = ["--mark", "request"] if job.startswith("generation") else []
-    with tempfile.TemporaryDirectory() as folder:
-        captured, plan = Path(folder, "captured"), Path(folder, "plan.json")
-        words = ("capture", "--output", str(captured), *CAPTURED, *mark, "--", "python", *script)
-        capture = outcome(run("-m", "et_replay", *words, "--iterations", str(ITERATIONS)).stdout)
-        made = run(
-            "-m", "et_replay", "plan", "--trace", str(captured), "--output", str(plan)
-        ).stdout
-        plain, planned = [], []
-        for _ in range(turns):
-            plain.append(served(Path(folder), ["--allocator", "torch", *mark], script))
-            planned.append(served(Path(folder), ["--plan", str(plan), *mark], script))
-        native = served(Path(folder), ["--allocator", "native", *mark], script)
-        other = [*script, "--other-batch-at", str(STEADY + 2)]
-        astray = served(Path(folder), ["--plan", str(plan), *mark], other)
-        alone = served(Path(folder), ["--allocator", "torch", *mark], other)
+    other = [*script, "--other-batch-at", str(STEADY + 2)]
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor() as executor:
+        folder = Path(name)
+
+        def start(file: str, words: list[str], script: list[str]) -> Future[dict[str, Any]]:
+            return executor.submit(served, folder / file, [*words, *mark], script)
+
+        expanding = start("expandable", ["--allocator", "torch:expandable_segments:True"], script)
+        alone = start("alone", PLAIN, other)
+        capture, plan = captured(folder, script, mark)
+        planned = ["--plan", str(folder / "plan.json")]
+        astray = start("astray", planned, other).result()
+        figures = {
+            "job": job,
+            "capture": capture,
+            "plan": plan,
+            "expandable": expanding.result(),
+            "astray": {**astray, "losses_equal": astray["losses"] == alone.result()["losses"]},
+        }
+        runs = [
+            (start("torch", PLAIN, script).result(), start("planned", planned, script).result())
+            for _ in range(turns)
+        ]
+    first = runs[0][0]["losses"]
+    torch, ours = ([pair[side] for pair in runs] for side in (0, 1))
     return {
-        "job": job,
-        "capture": capture,
-        "plan": made,
-        "torch": min(plain, key=lambda each: each["iteration_time_ns"]),
-        "planned": min(planned, key=lambda each: each["iteration_time_ns"]),
-        "native": native,
-        "astray": {**astray, "losses_equal": astray["losses"] == alone["losses"]},
-        "losses_equal": all(each["losses"] == plain[0]["losses"] for each in planned),
-        "losses_repeat": all(each["losses"] == plain[0]["losses"] for each in plain),
+        **figures,
+        "torch": min(torch, key=lambda each: each["iteration_time_ns"]),
+        "planned": min(ours, key=lambda each: each["iteration_time_ns"]),
+        "times_ns": [[each["iteration_time_ns"] for each in pair] for pair in runs],
+        "losses_equal": all(each["losses"] == first for each in ours),
+        "losses_repeat": all(each["losses"] == first for each in torch),
     }
 
 
-def served(folder: Path, words: list[str], script: list[str]) -> dict[str, Any]:
+def captured(folder: Path, script: list[str], mark: list[str]) -> tuple[dict[str, Any], str]:
+    """Capture a script and plan what was captured; return what both tell."""
+    target, plan = str(folder / "captured"), str(folder / "plan.json")
+    words = ("capture", "--output", target, *CAPTURED, *mark, "--", "python", *script)
+    capture = run("-m", "et_replay", *words, "--iterations", str(ITERATIONS)).stdout
+    made = run("-m", "et_replay", "plan", "--trace", target, "--output", plan).stdout
+    return outcome(capture), made
+
+
+def served(file: Path, words: list[str], script: list[str]) -> dict[str, Any]:
     """Run a script under `et_replay run` with these words; return what it and the run tell."""
-    file = folder / "run.json"
     command = ("-m", "et_replay", "run", *words, "--json", str(file), "--force", "--")
     ended = run(*command, "python", *script, "--iterations", str(ITERATIONS))
     (result,) = json.loads(file.read_text())["results"]
@@ -111,9 +132,9 @@ def outcome(printed: str) -> dict[str, Any]:
 def table(figures: dict[str, Any]) -> str:
     """Return a line for each job, in Markdown."""
     lines = [
-        "| job | time, planned / torch | reserved / allocated, torch | planned |"
-        " fragmentation left | planned of all requests | losses equal |",
-        "| --- | --: | --: | --: | --: | --: | --- |",
+        "| job | time, planned / torch | reserved / allocated, torch |"
+        " expandable | planned | fragmentation left | planned of all requests | losses equal |",
+        "| --- | --: | --: | --: | --: | --: | --: | --- |",
     ]
     for name, row in figures.items():
         torch, planned = row["torch"], row["planned"]
@@ -123,7 +144,7 @@ def table(figures: dict[str, Any]) -> str:
         total = requests["planned"] + requests["reused"] + requests["fallback"]
         lines.append(
             f"| {name} | {planned['iteration_time_ns'] / torch['iteration_time_ns']:.3f}"
-            f" | {before:.4f} | {after:.4f} | {left:.2f}"
+            f" | {before:.4f} | {ratio(row['expandable']):.4f} | {after:.4f} | {left:.2f}"
             f" | {requests['planned'] / total:.3f} | {'yes' if row['losses_equal'] else 'no'} |"
         )
     return "\n".join(lines)
