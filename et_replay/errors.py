@@ -16,9 +16,20 @@ class EtReplayError(Exception):
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's text, which in PyTorch is the message, without its stop.
 
-    Empty where it has no text.
+    Without what of it could not be decoded. Empty where it has no text.
     """
-    return next(iter(str(error).strip().splitlines()), "").rstrip(".")
+    text = str(error).encode(errors="ignore").decode().replace("\N{REPLACEMENT CHARACTER}", "")
+    return next(iter(text.strip().splitlines()), "").rstrip(".")
+
+
+def headline(error: BaseException) -> str:
+    """Return an error's type, as a traceback names it, and the first line of its text, if any."""
+    kind = type(error)
+    name = kind.__qualname__
+    if kind.__module__ not in ("builtins", "__main__"):
+        name = f"{kind.__module__}.{name}"
+    text = first_line(error)
+    return f"{name}: {text}" if text else name
 
 
 def _rebuilt(

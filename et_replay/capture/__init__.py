@@ -4,6 +4,6 @@
 execution trace of the chosen ones; `rank-R.snapshot.pickle` the history of CUDA memory up to there.
 """
 
+from et_replay.capture.notebook import capture as capture
 from et_replay.capture.recorder import begin as begin
-from et_replay.capture.recorder import capture as capture
 from et_replay.script.iterations import mark_iteration as mark_iteration

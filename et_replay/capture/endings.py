@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from et_replay.capture.termination import Termination
+from et_replay.errors import headline
 from et_replay.script.telling import tell
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Endings:
         try:
             self._recorder.failed(error)
         except Exception as failure:
-            tell(f"warning: {type(failure).__name__}: {failure}")
+            tell(f"warning: {headline(failure)}")
 
     def _exit(self) -> None:
         error = getattr(sys, "last_value", None)  # set even if the script has its own excepthook
@@ -59,7 +60,7 @@ class Endings:
         try:
             self._recorder.finish(end)
         except Exception as error:
-            tell(f"warning: the capture is not complete: {type(error).__name__}: {error}")
+            tell(f"warning: the capture is not complete: {headline(error)}")
 
     def _forked(self) -> None:
         self._termination.forked()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from et_replay.errors import headline
 from et_replay.script.rank import device_of_process
 from et_replay.script.telling import tell
 from et_replay.whole_files import appearing
@@ -44,7 +45,7 @@ class MemoryRecorder:
             torch._C._cuda_attach_out_of_memory_observer(self._observe)  # type: ignore[attr-defined]
         except Exception as error:
             self._recording = False
-            tell(f"warning: CUDA's memory is not recorded: {type(error).__name__}: {error}")
+            tell(f"warning: CUDA's memory is not recorded: {headline(error)}")
 
     def _observe(self, device: int, requested: int, limit: int, free: int) -> None:
         """Tell that a request did not fit; raising would hide that from the script."""
@@ -52,7 +53,7 @@ class MemoryRecorder:
             try:
                 self._out_of_memory(device, requested, free)
             except Exception as error:
-                tell(f"warning: out of memory, not recorded: {type(error).__name__}: {error}")
+                tell(f"warning: out of memory, not recorded: {headline(error)}")
 
     def write(self, path: Path) -> None:
         """Write the snapshot, which appears complete or not at all."""

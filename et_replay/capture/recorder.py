@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,9 @@ from et_replay.capture.endings import Endings
 from et_replay.capture.memory import MemoryRecorder, device_facts, peaks
 from et_replay.capture.run_log import RunLog
 from et_replay.capture.trace import TraceRecorder
-from et_replay.captured_files import RUN, SNAPSHOT, TRACE, prepare_folder
-from et_replay.errors import UsageError, first_line
-from et_replay.script.iterations import is_watched, watch_iterations
+from et_replay.captured_files import RUN, SNAPSHOT, TRACE
+from et_replay.errors import headline
+from et_replay.script.iterations import annotations_seen, watch_iterations
 from et_replay.script.telling import tell
 
 _SCRIPTS_MARK = "mark ProfilerStep#"
@@ -60,36 +59,6 @@ def begin(settings: Mapping[str, Any]) -> None:
     Endings(recorder).install()
 
 
-@contextmanager
-def capture(
-    output: str | os.PathLike[str],
-    *,
-    skip: int = 2,
-    iterations: int = 3,
-    mark: str | None = None,
-    force: bool = False,
-) -> Iterator[None]:
-    """Capture what happens within, in a notebook or a script of one's own.
-
-    Writes the files of `et_replay capture` to the folder `output`, and over those of another
-    capture only by `force`. Raises UsageError where that cannot be.
-    """
-    if skip < 0 or iterations < 1:
-        raise UsageError(f"Expected skip >= 0 and iterations >= 1, got {skip} and {iterations}.")
-    if is_watched():
-        raise UsageError("This process is captured already.")
-    folder = prepare_folder(Path(output), force)
-    recorder = Recorder(Settings(folder, skip, iterations, mark, tuple(sys.orig_argv)))
-    recorder.begin()
-    try:
-        yield
-    except BaseException as error:
-        recorder.failed(error)
-        recorder.finish("exception")
-        raise
-    recorder.finish("exit")
-
-
 class Recorder:
     """Follows the iterations of one process, and begins and ends the recordings."""
 
@@ -126,13 +95,18 @@ class Recorder:
         """Tell the exception that ends the script, once."""
         if self._failure is not error:
             self._failure = error
-            self._tell_failure(f"{_name(type(error))}: {first_line(error)}")
+            self._tell_failure(headline(error))
 
     def finish(self, end: str) -> None:
         """Write what is still to be written, and end."""
+        told: dict[str, object] = {"end": end}
+        if end == "exception" and self._failure is not None:
+            told["error"] = headline(self._failure)
+        if self._settings.mark is not None and self._iteration == 0:
+            told["annotations"] = annotations_seen()
         self._stop_watching()
         self._end_window()
-        self._log.write({"end": end, "iterations": self._iteration, "time_us": _now()})
+        self._log.write({**told, "iterations": self._iteration, "time_us": _now()})
         self._log.close()
 
     def _forked(self) -> None:
@@ -147,14 +121,14 @@ class Recorder:
             self._start()
         except Exception as error:
             self._stop_watching()
-            tell(f"warning: this fork is not captured: {type(error).__name__}: {error}")
+            tell(f"warning: this fork is not captured: {headline(error)}")
 
     def _guard(self, work: Callable[[], None]) -> None:
         """End the capture, but not the script, where it fails."""
         try:
             work()
         except Exception as error:
-            tell(f"warning: the capture ends here: {type(error).__name__}: {error}")
+            tell(f"warning: the capture ends here: {headline(error)}")
             self._stop_watching()
             self._traces = False
             with suppress(Exception):
@@ -249,7 +223,7 @@ class Recorder:
         try:
             self._memory.write(path)
         except Exception as error:
-            tell(f"warning: {path} was not written: {type(error).__name__}: {error}")
+            tell(f"warning: {path} was not written: {headline(error)}")
             return
         self._log.write({"wrote": path.name, "what": "memory snapshot"})
 
@@ -284,11 +258,6 @@ def _facts(settings: Settings) -> dict[str, object]:
         "mark": settings.mark,
         "time_us": _now(),
     }
-
-
-def _name(kind: type) -> str:
-    module = kind.__module__
-    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
 
 
 def _now() -> int:

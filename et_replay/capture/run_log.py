@@ -10,13 +10,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from et_replay.captured_files import RUN, captured_file, captured_files
+from et_replay.captured_files import RUN, captured_file, captured_files, remove
 from et_replay.script.rank import BY_DEFAULT, BY_ENVIRONMENT, BY_TORCH, find_rank
 
 Entry = Mapping[str, object]
@@ -111,7 +110,7 @@ class RunLog:
     def _remove(self, rank: int) -> None:
         for path in captured_files(self._folder, rank):
             with suppress(OSError):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                remove([path])
 
 
 _RANK_KEYS = {"rank": "rank", "world_size": "world_size", "known_by": "rank_known_by"}

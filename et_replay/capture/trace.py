@@ -15,6 +15,7 @@ from torch.profiler.profiler import _KinetoProfile
 
 from et_replay.capture.kernels import save_kernel_sources
 from et_replay.captured_files import RESOURCES, TRACE
+from et_replay.errors import headline
 from et_replay.script.telling import tell
 
 
@@ -56,7 +57,7 @@ class TraceRecorder:
         try:
             save_kernel_sources(self.path, self.path.with_name(resources_of(self.path.name)))
         except Exception as error:
-            tell(f"warning: sources of kernels were not saved: {type(error).__name__}: {error}")
+            tell(f"warning: sources of kernels were not saved: {headline(error)}")
 
     def abandon(self) -> None:
         """Leave the file to the process that this one was forked from."""

@@ -25,7 +25,7 @@ _COMMANDS = {
 _EPILOG = """Without a command, et_replay replays; `et_replay replay --help` lists its options.
 
 exit codes: 0 done, 1 the input or the replay failed, 2 wrong usage, 3 out of memory reproduced,
-130 interrupted by Ctrl-C"""
+130 interrupted by Ctrl-C; capture and run end with that of their command"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -71,7 +71,10 @@ def _parse(words: list[str]) -> argparse.Namespace:
     if not words or (words[0].startswith("-") and words[0] not in ("-h", "--help", "--version")):
         words = ["replay", *words]
     own = words[: words.index("--")] if "--" in words else words
-    arguments = parser.parse_args(own)
+    arguments, unknown = parser.parse_known_args(own)
+    if unknown:
+        way_out = "; the command to run goes after --" if hasattr(arguments, "script") else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{way_out}")
     if len(own) < len(words):
         if not hasattr(arguments, "script"):
             raise UsageError("Only et_replay capture and run take a command after --.")

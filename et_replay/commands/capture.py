@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
-from et_replay.captured_files import captured_files, prepare_folder
+from et_replay.captured_files import (
+    RUN,
+    captured_file,
+    captured_files,
+    end_replacing,
+    folder_to_capture,
+)
 from et_replay.commands import options
 from et_replay.commands.output import say
-from et_replay.formats.captured_run import CapturedRun, captured_runs
-from et_replay.script.launch import run_script
+from et_replay.formats.captured_endings import shortcoming, signal_name
+from et_replay.formats.captured_run import CapturedRun, add_status, captured_runs
+from et_replay.script.launch import Ended, command_of, run_script
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=options.integer(0),
         default=2,
         metavar="N",
-        help="iterations to let pass before the execution trace begins (default: 2)",
+        help="iterations to let pass before the execution trace begins (default: 2); a script of "
+        "two iterations or fewer needs a smaller one",
     )
     parser.add_argument(
         "--iterations",
@@ -37,56 +46,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="iterations to record (default: 3)",
     )
     options.add_mark(parser)
-    parser.add_argument("--force", action="store_true", help="overwrite a captured run in DIR")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="remove the files of another captured run in DIR, once a trace or a snapshot of this "
+        "one is there",
+    )
     parser.add_argument("--quiet", action="store_true", help="no summary and no warnings")
     options.add_script(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a script as it is, and write its execution trace, memory snapshot and iteration marks."""
-    folder = prepare_folder(Path(arguments.output), arguments.force)
-    settings = {
-        "output": str(folder),
-        "skip": arguments.skip,
-        "iterations": arguments.iterations,
-        "mark": arguments.mark,
-    }
-    code = run_script(arguments.script, "capture", settings)
+    command_of(arguments.script)
+    with folder_to_capture(Path(arguments.output), arguments.force) as folder:
+        settings = {
+            "output": str(folder),
+            "skip": arguments.skip,
+            "iterations": arguments.iterations,
+            "mark": arguments.mark,
+        }
+        ended = run_script(arguments.script, "capture", settings)
+        _tell_status(folder, ended)
+        runs = captured_runs(folder)
+        wrote = [_wrote(folder, run) for run in runs]
+        warnings = _warnings(runs, ended)
+        if end_replacing(folder):
+            wrote = [f"The captured run that was in {folder} is still there."]
     if not arguments.quiet:
-        _summarize(folder)
-    return code
+        for line in (*wrote, *(f"warning: {warning}" for warning in warnings)):
+            say(line)
+    return ended.exit_code
 
 
-def _summarize(folder: Path) -> None:
-    """Say what was captured, on stderr as stdout is the script's."""
-    runs = captured_runs(folder)
+def _tell_status(folder: Path, ended: Ended) -> None:
+    """Add how the command's first process ended to what it told, if it is a captured one."""
+    for run in captured_runs(folder):
+        if run.header.pid == ended.pid:
+            add_status(captured_file(folder, run.header.rank, RUN), ended.status)
+
+
+def _wrote(folder: Path, run: CapturedRun) -> str:
+    return f"Wrote {', '.join(map(str, captured_files(folder, run.header.rank)))}"
+
+
+def _warnings(runs: Sequence[CapturedRun], ended: Ended) -> list[str]:
+    """Say what was not captured, and why."""
     if not runs:
-        say(
-            "warning: nothing was captured: no process of the command imported torch, in a Python"
-            " that heeds PYTHONPATH."
-        )
-    for run in runs:
-        say(f"Wrote {', '.join(map(str, captured_files(folder, run.header.rank)))}")
-        warning = _warning(run)
-        if warning is not None:
-            say(f"warning: {Path(run.source).name}: {warning}")
+        return [f"nothing was captured: {_why_nothing(ended)}."]
+    lacks = [(Path(run.source).name, shortcoming(run)) for run in runs]
+    return [f"{name}: {lack}" for name, lack in lacks if lack is not None]
 
 
-def _warning(run: CapturedRun) -> str | None:
-    """Say what a run lacks of what was asked for, and why."""
-    ended, skip, iterations = run.ended, run.header.skip, run.header.iterations
-    why = f" ({run.failures[-1].rstrip('.')})" if run.failures else ""
-    if ended == 0 and why:
-        return f"the script failed before its first iteration ended{why}."
-    if ended == 0 and skip > 0:
-        return (
-            "no iteration ended; name a torch.profiler.record_function that encloses one by --mark,"
-            " or call et_replay.capture.mark_iteration() at the end of each."
-        )
-    if ended <= skip and skip > 0:
-        return f"{ended} iterations ended{why}, and --skip {skip} let all of them pass."
-    if not run.told_trace:
-        return "the process was killed before its execution trace ended; what there is can be read."
-    if ended < skip + iterations:
-        return f"the script ended{why} after {ended - skip} recorded iterations."
-    return None
+def _why_nothing(ended: Ended) -> str:
+    imported = "imported torch, in a Python that heeds PYTHONPATH"
+    if ended.exit_code > 128:
+        stopped = signal_name(ended.exit_code - 128)
+        return f"the command was stopped by {stopped} before a process of it had imported torch"
+    if ended.status:
+        return f"the command ended with {ended.status} before a process of it had {imported}"
+    return f"no process of the command {imported}"

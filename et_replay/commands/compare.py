@@ -24,6 +24,7 @@ from et_replay.planning import Plan, read_plan
 from et_replay.program import Mode
 from et_replay.report.compare import InputReport, compare_objects, compare_text
 from et_replay.report.document import document
+from et_replay.run.settings import plan_file
 from et_replay.serving import capacity_for
 from et_replay.simulation import ALLOCATORS, PLANNED, allocator_name
 
@@ -83,7 +84,8 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
         "--plan",
         type=options.path,
         metavar="FILE",
-        help="the plan that stalloc serves, from et_replay plan (default: one made for the input)",
+        help="the plan that stalloc serves, from et_replay plan; of a captured run's ranks the "
+        "folder with rank-R.plan.json for each (default: one made for the input)",
     )
 
 
@@ -113,9 +115,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--snapshot needs one --trace and one --allocator.")
     if arguments.page and len(inputs) > 1:
         raise UsageError("--page needs one --trace.")
-    if arguments.plan and (len(inputs) > 1 or PLANNED not in map(allocator_name, allocators)):
-        raise UsageError("--plan needs one --trace, and --allocator stalloc.")
-    plan = None if arguments.plan is None else _read_plan(arguments.plan)
+    if arguments.plan and PLANNED not in map(allocator_name, allocators):
+        raise UsageError("--plan needs --allocator stalloc.")
     tasks = [
         _Task(
             source if plan is None else source.for_plan(plan),
@@ -126,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
             plan,
             keep_history=bool(arguments.page or arguments.snapshot),
         )
-        for source in inputs
+        for source, plan in zip(inputs, _plans(arguments.plan, inputs), strict=True)
     ]
     reports = work_on(tasks, _report, arguments)
     for report in reports:
@@ -193,6 +194,20 @@ def _check_destinations(arguments: argparse.Namespace, inputs: Sequence[Input]) 
         for source in read:
             check_destination(destination, arguments.force, source, flag)
     check_distinct(destinations)
+
+
+def _plans(path: str | None, inputs: Sequence[Input]) -> list[Plan | None]:
+    """Read the plan of each input: the one there is, or in a folder that of its rank."""
+    if path is None:
+        return [None] * len(inputs)
+    if not options.is_folder(Path(path)):
+        if len(inputs) > 1:
+            raise UsageError("--plan FILE needs one --trace; of several ranks, give the folder.")
+        return [_read_plan(path)]
+    if not all(source.run for source in inputs):
+        raise UsageError(f"--plan {path} is a folder, which is for the ranks of a captured run.")
+    ranks = [source.run.header.rank for source in inputs if source.run]
+    return [_read_plan(str(plan_file(path, rank))) for rank in ranks]
 
 
 def _read_plan(path: str) -> Plan:

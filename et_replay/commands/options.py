@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from et_replay.errors import TraceError, UsageError
 from et_replay.formats import sniff
+from et_replay.formats.captured_endings import shortcoming
 from et_replay.formats.captured_run import (
     RUN_SUFFIX,
     CapturedRun,
@@ -18,6 +19,7 @@ from et_replay.formats.captured_run import (
 )
 from et_replay.units import parse_bytes
 
+_NAMED = 8
 _DEVICE = re.compile(r"auto|cpu|meta|cuda(:\d+)?")
 
 
@@ -215,11 +217,17 @@ def expand_to_one(path: str) -> str:
     """Return the file to read of a captured run, its execution trace if it has one, or `path`."""
     found = _of_runs(path, runs, traces=True) if (runs := runs_at(path)) else [Named(path)]
     if len(found) > 1:
-        names = ", ".join(Path(named.path).name for named in found)
         raise UsageError(
-            f"{path} is a run of {len(found)} processes, expected one: give one file of {names}."
+            f"{path} is a run of {len(found)} processes, expected one: give one file of"
+            f" {file_names([named.path for named in found])}."
         )
     return found[0].path
+
+
+def file_names(paths: Sequence[str]) -> str:
+    """List the first few names of files, without their folders."""
+    more = [f"{len(paths) - _NAMED} more"] if len(paths) > _NAMED else []
+    return ", ".join([*(Path(path).name for path in paths[:_NAMED]), *more])
 
 
 def runs_at(path: str) -> list[CapturedRun]:
@@ -236,9 +244,10 @@ def _of_runs(path: str, runs: Sequence[CapturedRun], traces: bool) -> list[Named
         if (file := (run.trace or run.snapshot) if traces else (run.snapshot or run.trace))
     ]
     if not found:
+        reasons = dict.fromkeys(map(shortcoming, runs))
         raise UsageError(
-            f"The captured run {path} has neither a memory snapshot nor an execution trace: it"
-            " ended before there was one to write."
+            f"The captured run {path} has neither a memory snapshot nor an execution trace:"
+            f" {next(filter(None, reasons), 'its files are gone.')}"
         )
     return found
 

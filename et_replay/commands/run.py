@@ -17,9 +17,9 @@ from et_replay.planning import read_plan, run_plan
 from et_replay.report.document import document
 from et_replay.report.run import RunReport, reports_object
 from et_replay.run.messages import Mailbox, Message
-from et_replay.run.settings import PLANNED_RUN, RunSettings
-from et_replay.script.launch import run_script
-from et_replay.simulation import PLANNED, TORCH, Simulator
+from et_replay.run.settings import PLANNED_RUN, RunSettings, plan_files
+from et_replay.script.launch import command_of, run_script
+from et_replay.simulation import ALLOCATORS, PLANNED, SIMULATED_ONLY, TORCH, Simulator
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,15 +64,18 @@ def run(arguments: argparse.Namespace) -> int:
             mark=arguments.mark,
         )
         reader = _Reader(mailbox, settings, arguments.quiet)
-        exit_code = run_script(arguments.script, "run", msgspec.to_builtins(settings))
+        ended = run_script(arguments.script, "run", msgspec.to_builtins(settings))
         reports = reader.finish()
-    for report in reports:
+    if not reports and not reader.refused and not arguments.quiet:
+        mark = f" with a mark {arguments.mark}" if arguments.mark else ""
+        say(f"et_replay: warning: no iteration{mark} ended in a process that uses CUDA.")
+    for summary in filter(None, (report.summary() for report in reports)):
         if not arguments.quiet:
-            say(f"et_replay: {report.summary()}")
+            say(f"et_replay: {summary}")
     if arguments.json is not None:
-        content = document("run", reports_object(reports, exit_code)).encode()
+        content = document("run", reports_object(reports, ended.exit_code)).encode()
         write_whole(Path(arguments.json), content, arguments.force)
-    return exit_code
+    return ended.exit_code
 
 
 def _check(arguments: argparse.Namespace) -> str:
@@ -82,6 +85,14 @@ def _check(arguments: argparse.Namespace) -> str:
     check_destination(arguments.json, arguments.force, arguments.plan or "")
     allocator: str = arguments.allocator or PLANNED_RUN
     name, _, settings = allocator.partition(":")
+    served = [TORCH, *(each for each in ALLOCATORS if each not in SIMULATED_ONLY)]
+    if name in SIMULATED_ONLY:
+        raise UsageError(
+            f"The allocator {name} exists in simulation only, expected one of {', '.join(served)};"
+            " et_replay compare simulates it."
+        )
+    if name not in served:
+        raise UsageError(f"Expected an allocator among {', '.join(served)}, got {name!r}.")
     if (name == PLANNED) != (arguments.plan is not None):
         raise UsageError(
             "A run under stalloc needs --plan, and no other allocator takes one; et_replay plan"
@@ -90,8 +101,14 @@ def _check(arguments: argparse.Namespace) -> str:
     if name == TORCH and arguments.device_memory is not None:
         raise UsageError("--device-memory limits our allocators; torch has its own settings.")
     Simulator(f"native:{settings}" if name == TORCH else allocator)
-    if arguments.plan is not None and not os.path.isdir(arguments.plan):
-        run_plan(read_plan(arguments.plan))
+    command_of(arguments.script)
+    for path in plan_files(arguments.plan) if arguments.plan else ():
+        run_plan(read_plan(path))
+    _check_driver()
+    return allocator
+
+
+def _check_driver() -> None:
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -99,7 +116,6 @@ def _check(arguments: argparse.Namespace) -> str:
             "A run needs an NVIDIA GPU, and there is no driver (libcuda.so.1) here; et_replay"
             " compare --plan tells without one what a plan would serve."
         ) from None
-    return allocator
 
 
 class _Reader(Thread):
@@ -110,6 +126,7 @@ class _Reader(Thread):
         self._mailbox = mailbox
         self._settings = settings
         self._quiet = quiet
+        self.refused = False
         self._reports: dict[int, RunReport] = {}
         self.start()
 
@@ -125,6 +142,7 @@ class _Reader(Thread):
 
     def _take(self, message: Message) -> None:
         if "refused" in message:
+            self.refused = True
             say(f"et_replay: error: {message['refused']}")
             return
         rank = message.pop("rank")

@@ -64,7 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Show memory over time: the map of addresses, the stack of live bytes, peak and failures."""
     inputs = inputs_of(arguments, Mode.LAZY_ALLOCATE)
     if len(inputs) != 1:
-        raise UsageError(f"A timeline is of one input, got {len(inputs)}; give one --trace.")
+        names = options.file_names([source.path for source in inputs])
+        raise UsageError(f"A timeline is of one input, got {len(inputs)}: give one of {names}.")
     source = inputs[0]
     output = arguments.output or f"{_stem(source.path)}{_PAGE}"
     form = _form_of(output)

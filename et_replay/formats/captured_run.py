@@ -6,12 +6,16 @@ A line is written as it happens, so that of a killed process all but the last on
     {"iteration": 0, "by": "optimizer step", "begin_time_us": ..., "end_time_us": ..., ...}
     {"wrote": "rank-0.snapshot.pickle", "what": "memory snapshot"}
     {"failed": "torch.OutOfMemoryError: ...", "time_us": ...}
-    {"end": "exit", "time_us": ...}
+    {"end": "exception", "error": "torch.OutOfMemoryError: ...", "time_us": ..., "exit_status": 1}
+
+The exit status is from the command, for the process that it started itself. Of one that has told no
+end it is a line of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,7 @@ from et_replay.captured_files import RUN, SNAPSHOT, TRACE
 from et_replay.errors import TraceError
 from et_replay.formats.source import read_source
 from et_replay.units import counted
+from et_replay.whole_files import appearing
 
 RUN_SUFFIX = f".{RUN}"
 VERSION = 1
@@ -46,6 +51,7 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
     allocator_settings: str = ""
     skip: int = 0
     iterations: int = 0
+    mark: str | None = None
     time_us: int = 0
 
 
@@ -74,8 +80,15 @@ class _Failed(msgspec.Struct):
 
 class _End(msgspec.Struct):
     end: str
+    error: str = ""
+    annotations: tuple[str, ...] = ()
     iterations: int = 0
     time_us: int = 0
+    exit_status: int | None = None
+
+
+class _Status(msgspec.Struct):
+    exit_status: int
 
 
 _LINES: dict[str, type[msgspec.Struct]] = {
@@ -84,6 +97,7 @@ _LINES: dict[str, type[msgspec.Struct]] = {
     "wrote": _Wrote,
     "failed": _Failed,
     "end": _End,
+    "exit_status": _Status,
 }
 
 
@@ -94,7 +108,9 @@ class CapturedRun:
     `trace` and `snapshot` are its files as far as they are there; a trace that the
     process has not told of may be cut. `ended` counts all iterations
     that ended, of which there may be more than were told. `end` is how it ended, "" where it was
-    killed. `notes` says in sentences what of it could not be read.
+    killed, and `error` the exception that it ended with. `status` is its exit code, -n where signal
+    n ended it, None where that is not known. `annotations` names some that were seen where none
+    was the mark asked for. `notes` says in sentences what of it could not be read.
     """
 
     source: str
@@ -106,6 +122,9 @@ class CapturedRun:
     snapshot: Path | None = None
     failures: tuple[str, ...] = ()
     end: str = ""
+    error: str = ""
+    status: int | None = None
+    annotations: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -137,19 +156,37 @@ def read_captured_run(path: str | Path) -> CapturedRun:
         )
     wrote = {line.what: line.wrote for line in lines if isinstance(line, _Wrote)}
     iterations = tuple(line for line in lines if isinstance(line, RunIteration))
-    ends = [line for line in lines if isinstance(line, _End)]
+    end = next((line for line in reversed(lines) if isinstance(line, _End)), None)
+    statuses = [line.exit_status for line in lines if isinstance(line, _End | _Status)]
     return CapturedRun(
         source=source.name,
         header=header,
         iterations=iterations,
-        ended=max([len(iterations), *(line.iterations for line in ends)]),
+        ended=max(len(iterations), end.iterations if end else 0),
         trace=_file(Path(path), wrote.get(_TRACE), _NAMES[_TRACE]),
         told_trace=_TRACE in wrote,
         snapshot=_file(Path(path), wrote.get(_SNAPSHOT), _NAMES[_SNAPSHOT]),
         failures=tuple(line.failed for line in lines if isinstance(line, _Failed)),
-        end=ends[-1].end if ends else "",
-        notes=tuple(_notes(source.damage, lost, bool(ends))),
+        end=end.end if end else "",
+        error=end.error if end else "",
+        status=statuses[-1] if statuses else None,
+        annotations=end.annotations if end else (),
+        notes=tuple(_notes(source.damage, lost, end is not None, bool(statuses))),
     )
+
+
+def add_status(path: Path, status: int) -> None:
+    """Add to the end that a process told its exit code, or -n where signal n ended it."""
+    *lines, last = path.read_bytes().splitlines()
+    told: dict[str, Any] = {}
+    with suppress(msgspec.DecodeError):  # of a process that was killed while it wrote
+        told = msgspec.json.decode(last, type=dict)
+    if "end" not in told:
+        lines.append(last)
+        told = {}
+    lines.append(msgspec.json.encode({**told, "exit_status": status}))
+    with appearing(path, force=True) as partial:
+        partial.write_bytes(b"".join(line + b"\n" for line in lines))
 
 
 def _read_lines(text: bytes) -> tuple[list[Any], int]:
@@ -175,10 +212,11 @@ def _file(path: Path, told: str | None, names: Sequence[str]) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _notes(damage: str, lost: int, ended: bool) -> list[str]:
+def _notes(damage: str, lost: int, ended: bool, over: bool) -> list[str]:
     notes = [*filter(None, [damage])]
     if lost:
         notes.append(f"{counted(lost, 'line')} of the run could not be read.")
     if not ended:
-        notes.append("The run has no end: its process was killed, or still runs.")
+        or_else = "ended at once, without Python's own end" if over else "still runs"
+        notes.append(f"The run has no end: its process was killed, or {or_else}.")
     return notes

@@ -7,10 +7,12 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator
 
+from et_replay.formats.captured_endings import signal_name
 from et_replay.formats.captured_run import CapturedRun
 from et_replay.report.document import JsonObject
 from et_replay.report.table import fields
-from et_replay.units import counted, format_bytes, format_duration
+from et_replay.script.iterations import without_number
+from et_replay.units import format_bytes, format_duration
 
 
 def run_text(run: CapturedRun) -> str:
@@ -33,6 +35,7 @@ def run_object(run: CapturedRun) -> JsonObject:
         "device_memory_bytes": header.device_memory_bytes,
         "allocator_settings": header.allocator_settings,
         "window": {"skip": header.skip, "iterations": header.iterations},
+        "mark": header.mark,
         "iterations": [
             {
                 "iteration": each.iteration,
@@ -48,6 +51,8 @@ def run_object(run: CapturedRun) -> JsonObject:
         "memory_snapshot": None if run.snapshot is None else str(run.snapshot),
         "failures": list(run.failures),
         "end": run.end,
+        "error": run.error or None,
+        "exit_status": run.status,
         "notes": list(run.notes),
     }
 
@@ -69,13 +74,24 @@ def _summary(run: CapturedRun) -> Iterator[tuple[str, str]]:
     names = [f"{file.name} ({what})" for what, file in files if file is not None]
     yield "Files", ", ".join(names) or "none"
     for failure in run.failures:
-        yield "Failed", failure
-    yield "End", run.end or "none: the process was killed, or still runs"
+        if failure != run.error:  # with which it ended
+            yield "Failed", failure
+    yield "End", _end(run)
+
+
+def _end(run: CapturedRun) -> str:
+    if not run.end and run.status is None:
+        return "none: the process was killed, or still runs"
+    how = f"{run.end or 'none'}{f': {run.error}' if run.error else ''}"
+    if run.status is None:
+        return how
+    code = f"exit code {run.status}" if run.status >= 0 else f"by {signal_name(-run.status)}"
+    return f"{how} ({code})"
 
 
 def _iterations(run: CapturedRun) -> Iterator[str]:
     header = run.header
-    ends = Counter(each.by for each in run.iterations)
+    ends = Counter(without_number(each.by) for each in run.iterations)
     told = ", ".join(f"{count} by {by}" for by, count in ends.items() if by)
     yield f"{run.ended} ended{f': {told}' if told else ''}"
     recorded = [each for each in run.iterations if each.recorded]
@@ -85,7 +101,8 @@ def _iterations(run: CapturedRun) -> Iterator[str]:
     later = [each.duration_ns for each in run.iterations if not each.recorded and each.iteration]
     if later:
         median = format_duration(statistics.median(later))
-        yield f"{median} each, the median of {counted(len(later), 'one')} that were not recorded"
+        which = f"{len(later)} that {'was' if len(later) == 1 else 'were'} not recorded"
+        yield f"{median} each, the median of {which}"
 
 
 def _peaks(run: CapturedRun) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from et_replay.events import Action
-from et_replay.execution_trace import Node
+from et_replay.execution_trace import ExecutionTrace, Node
 from et_replay.program import (
     Mode,
     Program,
@@ -100,6 +100,12 @@ class Description:
     notes: Sequence[str]
 
 
+def _windows(trace: ExecutionTrace) -> list[WindowContent]:
+    """List the windows, without a last one in which nothing happened before the trace ended."""
+    found = [WindowContent(w.name, len(nest(trace, w).top_level())) for w in windows(trace)]
+    return found[:-1] if len(found) > 1 and not found[-1].operations else found
+
+
 def describe(program: Program) -> Description:
     """Describe the trace of `program`, and the window that it was built from."""
     trace = program.trace
@@ -110,7 +116,7 @@ def describe(program: Program) -> Description:
         trace=trace.source,
         schema=trace.schema,
         nodes=len(trace),
-        windows=[WindowContent(w.name, len(nest(trace, w).top_level())) for w in windows(trace)],
+        windows=_windows(trace),
         window=program.window.name,
         node_ids=program.node_ids,
         operations=len(program.operations),

@@ -7,6 +7,7 @@ not seen, the clearing of gradients.
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import weakref
@@ -16,6 +17,7 @@ from functools import wraps
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from et_replay.errors import headline
 from et_replay.script.telling import tell
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ _GRADIENTS, _OPTIMIZER, _PROFILER, _CALL, _MARK = range(5)
 _OPTIMIZER_STEP = "Optimizer.step#"  # torch.optim opens marks of these names
 _ZERO_GRAD = "Optimizer.zero_grad#"
 _PROFILER_STEP = "ProfilerStep#"
+_MOST_SEEN = 8
+_NUMBER = re.compile(r"\d+$")
 _watch: _Watch | None = None
 
 
@@ -58,6 +62,16 @@ def is_watched() -> bool:
     return _watch is not None
 
 
+def annotations_seen() -> list[str]:
+    """Name the first few annotations that a watch for another mark has seen, without torch's."""
+    return [] if _watch is None else list(_watch.seen)
+
+
+def without_number(name: str) -> str:
+    """Write a star for the number that a name ends in, as that of a mark is another each time."""
+    return _NUMBER.sub("*", name)
+
+
 def mark_iteration() -> None:
     """Say that an iteration ends here, in a script without optimizer or profiler steps.
 
@@ -85,6 +99,7 @@ class _Watch:
         outside: Callable[[], None] | None,
     ) -> None:
         self.steps = 0
+        self.seen: dict[str, None] = {}
         self._ended = ended
         self._outside = outside
         self._mark = mark
@@ -144,6 +159,8 @@ class _Watch:
     def _entering(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def enter(mark: torch.profiler.record_function) -> Any:
             self._open.depth += 1
+            if self._mark is not None and len(self.seen) < _MOST_SEEN:
+                self._see(mark.name)
             if mark.name.startswith(_OPTIMIZER_STEP):
                 self._open.stepping += 1
             elif mark.name.startswith(_PROFILER_STEP):
@@ -151,6 +168,10 @@ class _Watch:
             return original(mark)
 
         return enter
+
+    def _see(self, name: str) -> None:
+        if not name.startswith((_OPTIMIZER_STEP, _ZERO_GRAD)):
+            self.seen[without_number(name)] = None
 
     def _leaving(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def leave(mark: torch.profiler.record_function, kind: Any, *details: Any) -> Any:
@@ -239,4 +260,4 @@ class _Watch:
         except Exception as error:
             self.remove()
             self._pending = False
-            tell(f"warning: iterations are no longer watched: {type(error).__name__}: {error}")
+            tell(f"warning: iterations are no longer watched: {headline(error)}")

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -21,16 +22,28 @@ _STARTUP = Path(__file__).resolve().parent / "startup"
 _FORWARDED = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2")
 
 
-def run_script(words: Sequence[str], role: str, settings: Mapping[str, object]) -> int:
+@dataclass(frozen=True)
+class Ended:
+    """How a command's first process ended: `status` is its exit code, or -n by signal n."""
+
+    pid: int
+    status: int
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code as a shell tells it, 128 + n where signal n ended the process."""
+        return self.status if self.status >= 0 else 128 - self.status
+
+
+def run_script(words: Sequence[str], role: str, settings: Mapping[str, object]) -> Ended:
     """Run `words`, and `et_replay.<role>.begin` in each of its processes that imports torch.
 
     That gets `settings` with the keys `role` and `words` added, which must be JSON; it runs right
     after torch has been imported. Words that begin with a file in .py, or with -m, are for this
     Python; another program is looked for beside this Python first, as in an activated environment.
-    Returns the exit code, 128 + n where signal n ended the program. Raises UsageError if there is
-    none to start.
+    Raises UsageError if there is no program to start.
     """
-    command = _command(words)
+    command = command_of(words)
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, (str(_STARTUP), os.environ.get("PYTHONPATH")))),
@@ -41,11 +54,11 @@ def run_script(words: Sequence[str], role: str, settings: Mapping[str, object]) 
     except OSError as error:
         raise UsageError(f"{command[0]} cannot be run: {error.strerror}.") from error
     with _signals_for(process):
-        code = process.wait()
-    return code if code >= 0 else 128 - code
+        return Ended(process.pid, process.wait())
 
 
-def _command(words: Sequence[str]) -> list[str]:
+def command_of(words: Sequence[str]) -> list[str]:
+    """Find the program that `words` start; raises UsageError if there is none."""
     if not words:
         raise UsageError("Expected a command to run after --, such as -- python train.py.")
     first = words[0]

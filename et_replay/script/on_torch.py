@@ -63,6 +63,7 @@ class _TorchFinder:
 
 def _begin() -> None:
     """Hand the settings to the package of this process's role; its failure is not the script's."""
+    from et_replay.errors import headline
     from et_replay.script.telling import tell
 
     try:
@@ -72,4 +73,4 @@ def _begin() -> None:
         settings = json.loads(os.environ[VARIABLE])
         import_module(f"et_replay.{settings['role']}").begin(settings)
     except Exception as error:
-        tell(f"warning: the script runs without et_replay: {type(error).__name__}: {error}")
+        tell(f"warning: the script runs without et_replay: {headline(error)}")

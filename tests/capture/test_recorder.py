@@ -65,7 +65,11 @@ def test_what_happens_within_is_captured(tmp_path: Path) -> None:
 
 
 def test_an_exception_within_is_told_and_passes(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), capture(tmp_path / "run", skip=0, iterations=5):
+    with (
+        pytest.warns(UserWarning, match=r"the script failed \(KeyError: 'absent'\) after 1 rec"),
+        pytest.raises(KeyError),
+        capture(tmp_path / "run", skip=0, iterations=5),
+    ):
         infer(1)
         raise KeyError("absent")
     assert [entry["failed"] for entry in entries(tmp_path / "run") if "failed" in entry] == [
@@ -128,6 +132,7 @@ def test_the_scripts_profiler_takes_the_place_of_that_for_compiled_kernels(
     assert list(marks(tmp_path / "run")) == ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"]
 
 
+@pytest.mark.filterwarnings("ignore:rank-0.run.jsonl")
 def test_a_trace_that_the_script_records_itself_is_left_alone(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,6 +163,7 @@ def test_a_forked_process_leaves_the_files_alone(tmp_path: Path) -> None:
     assert entries(tmp_path / "run")[-1]["iterations"] == 3
 
 
+@pytest.mark.filterwarnings("ignore:rank-0.run.jsonl")
 def test_a_full_disk_ends_the_capture_and_not_the_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,12 +190,30 @@ def test_windows_that_cannot_be_are_usage_errors(
         capture(tmp_path, skip=skip, iterations=iterations).__enter__()
 
 
+def test_a_mark_without_a_name_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="Expected a name for mark="):
+        capture(tmp_path, mark="").__enter__()
+
+
+def test_what_was_written_is_told_and_why_it_is_not_all(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        pytest.warns(UserWarning, match="2 iterations ended, and skip=2 let all of them pass"),
+        capture(tmp_path),
+    ):
+        infer(2)
+    told = f"et_replay: wrote {tmp_path}/rank-0.et.json, {tmp_path}/rank-0.run.jsonl\n"
+    assert told in capfd.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore:rank-0.run.jsonl")
 def test_another_capture_is_overwritten_only_by_force(tmp_path: Path) -> None:
     with capture(tmp_path):
         with pytest.raises(UsageError, match="captured already"):
             capture(tmp_path / "other").__enter__()
         infer(1)
-    with pytest.raises(UsageError, match="holds a captured run already"):
+    with pytest.raises(UsageError, match="holds a captured run already; force=True"):
         capture(tmp_path).__enter__()
     with capture(tmp_path, force=True):
         infer(2)
@@ -262,6 +286,7 @@ def test_the_history_of_cuda_memory_goes_from_its_first_use_to_the_windows_end(
     }
 
 
+@pytest.mark.filterwarnings("ignore:rank-0.run.jsonl")
 def test_out_of_memory_is_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = FakeCuda(monkeypatch)
     with capture(tmp_path):
@@ -277,6 +302,7 @@ def test_out_of_memory_is_written_at_once(tmp_path: Path, monkeypatch: pytest.Mo
         assert entries(tmp_path)[0]["device"] == "cuda:0 NVIDIA H200"
 
 
+@pytest.mark.filterwarnings("ignore:rank-0.run.jsonl")
 def test_what_cuda_refuses_does_not_fail_the_scripts_first_use_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -293,6 +319,7 @@ def test_what_cuda_refuses_does_not_fail_the_scripts_first_use_of_it(
     assert not (tmp_path / "rank-0.snapshot.pickle").exists()
 
 
+@pytest.mark.filterwarnings("ignore:rank-0.run.jsonl")
 def test_a_second_process_that_trains_as_the_same_rank_is_told(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import et_replay
+from et_replay.__main__ import main as entry_point
 from et_replay.commands import main
 
 PACKAGE = Path(et_replay.__file__).parent
@@ -148,8 +149,8 @@ def test_an_exception_leaves_what_was_recorded_whole(
     err = capfd.readouterr().err
     assert "ValueError: gone wrong" in err
     assert err.endswith(
-        "warning: rank-0.run.jsonl: the script ended (ValueError: gone wrong) after 1 recorded"
-        " iterations.\n"
+        "warning: rank-0.run.jsonl: the script failed (ValueError: gone wrong) after 1 recorded"
+        " iteration.\n"
     )
     assert [entry.get("failed") for entry in entries(folder)][-3:] == [
         "ValueError: gone wrong",
@@ -242,8 +243,86 @@ def test_the_files_of_another_capture_are_overwritten_only_by_force(
     assert main(["capture", "--output", str(folder), "--force", "--", str(script)]) == 0
     out, err = capfd.readouterr()
     assert out == "ran\n"
-    assert err.startswith("warning: nothing was captured: no process of the command imported torch")
-    assert list(folder.iterdir()) == []
+    assert err == (
+        f"The captured run that was in {folder} is still there.\n"
+        "warning: nothing was captured: no process of the command imported torch, in a Python that"
+        " heeds PYTHONPATH.\n"
+    )
+    assert [file.name for file in folder.iterdir()] == ["rank-7.run.jsonl"]
+
+
+def test_a_recorded_run_stays_where_another_records_nothing(
+    tmp_path: Path, train: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    words = ["capture", "--output", str(folder), "--force", "--"]
+    assert main([*words, train, "none", "0"]) == 0
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert "rank-0.et.json" in before
+    capfd.readouterr()
+    assert main([*words, train, "raise", "1"]) == 1
+    assert f"The captured run that was in {folder} is still there.\n" in capfd.readouterr().err
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_how_a_script_ended_is_told_by_info(
+    tmp_path: Path, train: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    assert main(["capture", "--output", str(folder), "--", train, "raise", "3"]) == 1
+    last = entries(folder)[-1]
+    assert (last["error"], last["exit_status"]) == ("ValueError: gone wrong", 1)
+    capfd.readouterr()
+    assert main(["info", "--trace", str(folder)]) == 0
+    assert "End         exception: ValueError: gone wrong (exit code 1)\n" in capfd.readouterr().out
+
+
+def test_a_mark_that_no_annotation_has_is_told_with_those_seen(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "infer.py"
+    script.write_text(
+        "import torch\nfor i in range(3):\n    with torch.profiler.record_function(f'part {i}'):\n"
+        "        torch.ones(3)\n"
+    )
+    words = ["capture", "--output", str(tmp_path / "run"), "--mark", "step", "--", str(script)]
+    assert main(words) == 0
+    assert capfd.readouterr().err.endswith(
+        "warning: rank-0.run.jsonl: no iteration ended; no torch.profiler.record_function has the"
+        " name of --mark step: those seen are part *.\n"
+    )
+
+
+def test_a_capture_within_a_captured_script_is_a_warning(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "inner.py"
+    script.write_text(
+        "import torch\nfrom et_replay.capture import capture, mark_iteration\n"
+        "with capture('inner'):\n    for _ in range(6):\n"
+        "        torch.ones(3).relu()\n        mark_iteration()\nprint('went on')\n"
+    )
+    folder = tmp_path / "run"
+    assert main(["capture", "--output", str(folder), "--", str(script)]) == 0
+    out, err = capfd.readouterr()
+    assert out == "went on\n"
+    assert err.count("inner is not written: et_replay follows this script already") == 1
+    assert entries(folder)[-1]["iterations"] == 6
+
+
+def test_an_interrupt_while_et_replay_is_imported_is_a_line_and_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupt:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "et_replay.commands":
+                raise KeyboardInterrupt
+
+    for name in [name for name in sys.modules if name.startswith("et_replay.commands")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Interrupt(), *sys.meta_path])
+    assert entry_point() == 130
+    assert capsys.readouterr().err == "et_replay: interrupted\n"
 
 
 def test_a_script_without_iterations_is_told_the_way_out(
@@ -262,7 +341,10 @@ def test_a_script_without_iterations_is_told_the_way_out(
     [
         (["capture", "--", "a.py"], "the following arguments are required: --output"),
         (["capture", "--output", "{}"], "Expected a command to run after --, such as -- python"),
-        (["capture", "--output", "{}", "a.py"], "unrecognized arguments: a.py"),
+        (
+            ["capture", "--output", "{}", "a.py"],
+            "unrecognized arguments: a.py; the command to run goes after --",
+        ),
         (["capture", "--output", "{}", "--skip", "-1", "--", "a.py"], "at least 0, got '-1'"),
         (["capture", "--output", "{}", "--iterations", "0", "--", "a.py"], "at least 1, got '0'"),
         (["capture", "--output", "{}", "--", "no-such-program"], "no program no-such-program"),

@@ -183,9 +183,48 @@ def test_replay_of_several_processes_names_them(
     assert "is a run of 2 processes, expected one: give one file of rank-0.et.json" in err
 
 
-def test_a_run_that_wrote_nothing_cannot_be_planned(
+def test_a_run_that_wrote_nothing_cannot_be_planned_and_the_reason_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_run(tmp_path / "run", ends=[])
+    write_run(tmp_path / "run", ends=[2_000_000])
     assert main(["plan", "--trace", str(tmp_path / "run")]) == 2
-    assert "neither a memory snapshot nor an execution trace" in capsys.readouterr().err
+    assert (
+        "neither a memory snapshot nor an execution trace: 1 iteration ended, and --skip 2 let all"
+        " of them pass; --skip 0 records the last."
+    ) in capsys.readouterr().err
+
+
+def test_each_rank_is_compared_with_its_own_plan(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plans = tmp_path / "plans"
+    assert main(["plan", "--trace", str(folder), "--output", str(plans), "--quiet"]) == 0
+    capsys.readouterr()
+    words = ["compare", "--trace", str(folder), "--plan", str(plans), "--allocator", "stalloc"]
+    rows = results(capsys, *words, "--quiet")
+    assert [row["input"] for row in rows] == [
+        str(folder / "rank-0.snapshot.pickle"),
+        str(folder / "rank-1.et.json"),
+    ]
+    (plans / "rank-1.plan.json").unlink()
+    assert main(words) == 1
+    assert "rank-1.plan.json" in capsys.readouterr().err
+
+
+def test_a_timeline_of_several_processes_names_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["timeline", "--trace", str(folder)]) == 2
+    assert "got 2: give one of rank-0.snapshot.pickle, rank-1.et.json." in capsys.readouterr().err
+
+
+def test_marks_with_a_number_are_one_entry(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_run(tmp_path / "run", ends=[2_000_000, 3_000_000])
+    text = path.read_text()
+    for step in (0, 1):
+        text = text.replace("optimizer step", f"mark ProfilerStep#{step}", 1)
+    path.write_text(text)
+    assert main(["info", "--trace", str(path)]) == 0
+    assert "2 ended: 2 by mark ProfilerStep#*\n" in capsys.readouterr().out

@@ -152,10 +152,9 @@ def test_an_arena_that_does_not_fit_is_named(
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (
-            ["--allocator", "native", "--plan", "x.json"],
-            "--plan needs one --trace, and --allocator stalloc",
-        ),
+        (["--allocator", "native", "--plan", "x.json"], "--plan needs --allocator stalloc"),
+        (["--trace", CONVNET, "--plan", "x.json"], "--plan FILE needs one --trace"),
+        (["--plan", "."], "is a folder, which is for the ranks of a captured run"),
         (["--allocator", "jemalloc"], "jemalloc"),
         (["--allocator", "native:max_splt_size_mb:3"], "max_splt_size_mb"),
         (["--torch-version", "1.13"], "1.13"),

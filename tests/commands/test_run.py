@@ -161,6 +161,13 @@ def test_a_pool_of_torchs_own_is_refused_in_a_sentence(
     assert "MemPool needs PyTorch's own allocator" in capfd.readouterr().err
 
 
+def test_a_missing_command_is_told_before_a_missing_gpu(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["run", "--allocator", "native"]) == 2
+    assert "Expected a command to run after --" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "complaint"),
     [
@@ -168,7 +175,9 @@ def test_a_pool_of_torchs_own_is_refused_in_a_sentence(
         (["--allocator", "stalloc"], 2, "A run under stalloc needs --plan"),
         (["--allocator", "native", "--plan", "plan.json"], 2, "no other allocator takes one"),
         (["--allocator", "torch", "--device-memory", "1GiB"], 2, "limits our allocators"),
-        (["--allocator", "natve"], 2, "natve"),
+        (["--allocator", "natve"], 2, "among torch, native, expandable, stalloc, got 'natve'"),
+        (["--allocator", "ideal"], 2, "ideal exists in simulation only"),
+        (["--plan", "."], 2, "The folder . holds no rank-R.plan.json"),
         (["--plan", "missing.json"], 1, "missing.json"),
         (["--allocator", "native", "--json", "-"], 2, "into the script's own output"),
     ],

@@ -9,7 +9,12 @@ import pytest
 import torch
 from torch.profiler import profile, record_function, schedule
 
-from et_replay.script.iterations import is_watched, mark_iteration, watch_iterations
+from et_replay.script.iterations import (
+    annotations_seen,
+    is_watched,
+    mark_iteration,
+    watch_iterations,
+)
 
 STEP = "optimizer step"
 
@@ -177,6 +182,14 @@ def test_with_a_mark_nothing_else_counts(seen_marks: Seen) -> None:
     with record_function("other step"):
         pass
     assert seen_marks == ["mark step 0", "|", "mark step 1", "|"]
+
+
+def test_annotations_that_are_not_the_mark_are_named(seen_marks: Seen) -> None:
+    for number in range(3):
+        with record_function(f"forward {number}"), record_function("loss"):
+            sgd().step()
+    assert annotations_seen() == ["forward *", "loss"]
+    assert seen_marks == []
 
 
 def test_several_ends_in_a_row_are_one_each(seen_marks: Seen) -> None:

@@ -54,7 +54,7 @@ def test_a_role_begins_when_torch_has_been_imported(
 ) -> None:
     text = "import sys\nprint(sys.argv[1:])\nimport torch\nprint(torch.value)\n"
     path = script(tmp_path, text)
-    assert run_script([path, "a b"], role, {"number": 3}) == 0
+    assert run_script([path, "a b"], role, {"number": 3}).exit_code == 0
     settings = json.dumps({"number": 3, "role": "tell", "words": [path, "a b"]})
     assert capfd.readouterr().out.splitlines() == ["['a b']", f"began {settings} 7", "7"]
 
@@ -68,7 +68,7 @@ def test_who_only_looks_for_torch_begins_no_role(
         "import torch\n"
         "print(type(torch.__loader__).__name__, vars(torch.__loader__).get('exec_module'))\n"
     )
-    assert run_script([script(tmp_path, text)], role, {}) == 0
+    assert run_script([script(tmp_path, text)], role, {}).exit_code == 0
     seen, began, loader = capfd.readouterr().out.splitlines()
     assert seen == "True"
     assert began.startswith("began")
@@ -79,7 +79,7 @@ def test_a_child_of_the_script_has_the_role_too(
     tmp_path: Path, role: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import torch'])\n"
-    assert run_script([script(tmp_path, text)], role, {}) == 0
+    assert run_script([script(tmp_path, text)], role, {}).exit_code == 0
     assert capfd.readouterr().out.startswith("began")
 
 
@@ -87,7 +87,7 @@ def test_the_path_of_the_script_is_its_own(
     tmp_path: Path, torch_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = "import sys\nprint([p for p in sys.path if 'startup' in p], sys.modules.keys())\n"
-    assert run_script([script(tmp_path, text)], "none", {}) == 0
+    assert run_script([script(tmp_path, text)], "none", {}).exit_code == 0
     out = capfd.readouterr().out
     assert out.startswith("[] ")
     assert "'sitecustomize'" not in out
@@ -98,7 +98,7 @@ def test_a_failing_role_is_one_line_and_the_script_goes_on(
     tmp_path: Path, torch_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = "import torch\nprint('went on')\n"
-    assert run_script([script(tmp_path, text)], "missing", {}) == 0
+    assert run_script([script(tmp_path, text)], "missing", {}).exit_code == 0
     out, err = capfd.readouterr()
     assert out == "went on\n"
     assert err == (
@@ -111,7 +111,7 @@ def test_a_failing_sitecustomize_of_the_users_fails_as_ever(
     tmp_path: Path, torch_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (torch_path / "sitecustomize.py").write_text("raise ValueError('mine')\n")
-    assert run_script([script(tmp_path, "print('went on')\n")], "none", {}) == 0
+    assert run_script([script(tmp_path, "print('went on')\n")], "none", {}).exit_code == 0
     out, err = capfd.readouterr()
     assert out == "went on\n"
     assert "Error in sitecustomize" in err
@@ -123,7 +123,7 @@ def test_a_module_is_run_by_this_python(
 ) -> None:
     script(tmp_path, "import sys\nprint(sys.executable)\n")
     monkeypatch.chdir(tmp_path)
-    assert run_script(["-m", "script"], "none", {}) == 0
+    assert run_script(["-m", "script"], "none", {}).exit_code == 0
     assert capfd.readouterr().out == f"{sys.executable}\n"
 
 
@@ -132,7 +132,7 @@ def test_a_program_beside_this_python_comes_before_the_path(
 ) -> None:
     name = Path(sys.executable).name
     path = script(tmp_path, "import sys\nprint(sys.prefix)\n")
-    assert run_script([name, path], "none", {}) == 0
+    assert run_script([name, path], "none", {}).exit_code == 0
     assert capfd.readouterr().out == f"{sys.prefix}\n"
 
 
@@ -157,7 +157,7 @@ def test_nothing_to_run_is_a_usage_error(words: list[str], complaint: str) -> No
     ],
 )
 def test_the_exit_code_is_the_scripts(tmp_path: Path, text: str, code: int) -> None:
-    assert run_script([script(tmp_path, text)], "none", {}) == code
+    assert run_script([script(tmp_path, text)], "none", {}).exit_code == code
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
@@ -169,7 +169,7 @@ def test_signals_reach_the_script(tmp_path: Path, number: signal.Signals) -> Non
     )
     launcher = (
         "import sys\nfrom et_replay.script.launch import run_script\n"
-        "sys.exit(run_script(sys.argv[1:], 'none', {}))\n"
+        "sys.exit(run_script(sys.argv[1:], 'none', {}).exit_code)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", launcher, script(tmp_path, text)],
