@@ -79,7 +79,13 @@ def tensors(values: Iterable[Value]) -> Iterator[TensorRef]:
             stack.pop()
 
 
-_COLLECTIVES = ("c10d::", "_c10d_functional::", "c10d_functional::", "_dtensor::")
+_COLLECTIVES = (
+    "c10d::",
+    "_c10d_functional::",
+    "_c10d_functional_autograd::",
+    "c10d_functional::",
+    "_dtensor::",
+)
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):

@@ -54,7 +54,7 @@ def compare_on_device(arguments: argparse.Namespace) -> int:
     )
     jobs = [
         ReplayJob(path, options.window_of(arguments), arguments.strict, base)
-        for path, _ in options.expand(arguments.trace, traces=True)
+        for path, *_ in options.expand(arguments.trace, traces=True)
     ]
     with progress_bar(arguments.quiet, unit="replays") as progress:
         total = len(jobs) * (len(allocators) + 1)

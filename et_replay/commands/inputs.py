@@ -58,7 +58,7 @@ class Input:
 
     They are None where the user leaves them open: those of `plan` count then, or the defaults.
     With `job` the events of a trace are those of the job itself, whatever the mode. `run` is what
-    the process told that it is of, in a captured run.
+    the process told that it is of, in a captured run; `rank` is that of a job of several.
     """
 
     path: str
@@ -70,6 +70,7 @@ class Input:
     plan: Plan | None = None
     job: bool = False
     run: CapturedRun | None = None
+    rank: int | None = None
 
     def for_plan(self, plan: Plan) -> Input:
         """Read what the user leaves open as `plan` was read."""
@@ -123,18 +124,7 @@ def add_inputs(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
         metavar="N",
         help="for snapshots of several devices: which one (default: that with most events)",
     )
-    parser.add_argument(
-        "--jobs",
-        type=options.integer(1),
-        metavar="N",
-        help="inputs to work on at a time (default: one a core)",
-    )
-    parser.add_argument(
-        "--backend",
-        default="loky",
-        metavar="NAME",
-        help="joblib backend that runs them: loky, or a registered one such as dask or ray",
-    )
+    options.add_parallel(parser)
 
 
 def inputs_of(arguments: argparse.Namespace, default_mode: Mode) -> list[Input]:
@@ -150,8 +140,9 @@ def inputs_of(arguments: argparse.Namespace, default_mode: Mode) -> list[Input]:
             arguments.strict,
             job=mode == JOB or (mode is None and run is not None),
             run=run,
+            rank=rank,
         )
-        for path, run in options.expand(arguments.trace)
+        for path, run, rank in options.expand(arguments.trace)
     ]
 
 

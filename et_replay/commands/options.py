@@ -17,9 +17,11 @@ from et_replay.formats.captured_run import (
     captured_runs,
     read_captured_run,
 )
+from et_replay.ranks.files import is_pattern, one_of_each, rank_files, rank_in_name
 from et_replay.units import parse_bytes
 
 _NAMED = 8
+_ALL_RANKS = ", or replay all ranks: torchrun --nproc-per-node {} -m et_replay"
 _DEVICE = re.compile(r"auto|cpu|meta|cuda(:\d+)?")
 
 
@@ -138,7 +140,7 @@ def add_input(parser: argparse.ArgumentParser) -> None:
         required=True,
         action=_Once,
         help="the execution trace: JSON, plain or compressed by gzip or zstd, or the folder of a "
-        "captured run; - is stdin",
+        "captured run or of all ranks of a job, or their files as job_{rank}.json; - is stdin",
     )
     _add_reading(parser)
 
@@ -159,6 +161,22 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--strict", action="store_true", help="refuse a damaged trace instead of repairing it"
+    )
+
+
+def add_parallel(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how to share out the work on several inputs."""
+    parser.add_argument(
+        "--jobs",
+        type=integer(1),
+        metavar="N",
+        help="inputs to work on at a time (default: one a core)",
+    )
+    parser.add_argument(
+        "--backend",
+        default="loky",
+        metavar="NAME",
+        help="joblib backend that runs them: loky, or a registered one such as dask or ray",
     )
 
 
@@ -187,27 +205,28 @@ def add_inputs(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
 
 
 class Named(NamedTuple):
-    """A file to read, and the process of a captured run that it is of."""
+    """A file to read, the process of a captured run that it is of, and the rank of a job's many."""
 
     path: str
     run: CapturedRun | None = None
+    rank: int | None = None
 
 
 def expand(paths: Sequence[str], *, traces: bool = False) -> list[Named]:
-    """List the inputs: a folder stands for what can be read of the files in it, by name.
+    """List the inputs: a folder stands for what can be read of the files in it, by name or rank.
 
-    That of a captured run stands for one file of each process: the memory snapshot, else the
-    execution trace, or with `traces` the other way round.
+    A path with {rank} stands for the files of all ranks of a job. The folder of a captured run
+    stands for one file of each process: the memory snapshot, else the execution trace, or with
+    `traces` the other way round.
     """
     files: list[Named] = []
     for path in paths:
         if runs := runs_at(path):
             files += _of_runs(path, runs, traces)
         elif path != "-" and is_folder(Path(path)):
-            found = [file for file in sorted(Path(path).iterdir()) if _is_recording(file)]
-            if not found:
-                raise UsageError(f"The folder {path} holds no trace and no memory history.")
-            files += [Named(str(file)) for file in found]
+            files += _of_folder(path)
+        elif is_pattern(path):
+            files += [Named(str(file), rank=rank) for rank, file in rank_files(path).items()]
         else:
             files.append(Named(path))
     return files
@@ -219,7 +238,13 @@ def expand_to_one(path: str) -> str:
     if len(found) > 1:
         raise UsageError(
             f"{path} is a run of {len(found)} processes, expected one: give one file of"
-            f" {file_names([named.path for named in found])}."
+            f" {file_names([named.path for named in found])}{_ALL_RANKS.format(len(found))}."
+        )
+    if not runs and path != "-" and is_folder(Path(path)):
+        names = [named.path for named in _of_folder(path)]
+        raise UsageError(
+            f"{path} is a folder, expected one trace: give one file of"
+            f" {file_names(names)}{_ALL_RANKS.format(len(names))}."
         )
     return found[0].path
 
@@ -237,9 +262,34 @@ def runs_at(path: str) -> list[CapturedRun]:
     return [read_captured_run(path)] if path.endswith(RUN_SUFFIX) else []
 
 
+def _of_folder(path: str) -> list[Named]:
+    """List the recordings in a folder, by the ranks in their names if they are of several.
+
+    Raises TraceError where one of these ranks is missing or has two files. One whose file cannot be
+    read is listed, for reading it to say why.
+    """
+    files = [file for file in sorted(Path(path).iterdir()) if file.is_file()]
+    found = [file for file in files if _is_recording(file)]
+    if not found:
+        raise UsageError(f"The folder {path} holds no trace and no memory history.")
+    ranks = {file: rank_in_name(file.name) for file in files}
+    known = {ranks[file] for file in found}
+    if None not in known:
+        endings = {ending for file in found for ending in file.suffixes}
+        found += [
+            file
+            for file in files
+            if endings.intersection(file.suffixes) and ranks[file] not in (None, *known)
+        ]
+    named = [(rank, file) for file in found if (rank := ranks[file]) is not None]
+    if len(named) < len(found) or len({rank for rank, _ in named}) < 2:
+        return [Named(str(file)) for file in found]
+    return [Named(str(file), rank=rank) for rank, file in one_of_each(path, named).items()]
+
+
 def _of_runs(path: str, runs: Sequence[CapturedRun], traces: bool) -> list[Named]:
     found = [
-        Named(str(file), run)
+        Named(str(file), run, run.header.rank if run.header.world_size > 1 else None)
         for run in runs
         if (file := (run.trace or run.snapshot) if traces else (run.snapshot or run.trace))
     ]

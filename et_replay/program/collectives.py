@@ -13,28 +13,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from et_replay.execution_trace import Node, Value
+from et_replay.execution_trace import Node
+from et_replay.program.communication import RECORD, WAIT, is_asynchronous, sequence_number
 from et_replay.program.generations import Generations
 from et_replay.program.nesting import Nesting
 from et_replay.program.program import Operation
 
-_RECORD = "record_param_comms"
 
-
-@dataclass(slots=True)
-class _Pending:
-    """A collective under way: what it holds, and what a wait for it shows."""
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """A collective under way, by the number of its operation: what a wait for it shows."""
 
     operation: int
     storages: set[int]
-    numbers: set[Value]
+    numbers: set[int]
     asynchronous: bool | None
 
 
 def is_wait(node: Node) -> bool:
     """Tell whether `node` waits for a collective, and is none itself."""
-    if node.name == _RECORD:
-        return "wait" in node.inputs
+    if node.name == RECORD:
+        return WAIT in node.inputs
     return node.is_collective and node.name.endswith("::wait_tensor")
 
 
@@ -58,23 +57,23 @@ def _ends(
     operations: Sequence[Operation], nesting: Nesting, generations: Generations
 ) -> Iterator[tuple[int, int]]:
     """Yield storages with the operation by which a collective that holds them is complete."""
-    pending: list[_Pending] = []
+    pending: list[UnderWay] = []
     for k, (operation, place) in enumerate(zip(operations, nesting.top_level(), strict=True)):
         if is_wait(operation.node):
-            done = _waited_for(operation, pending, generations)
+            done = waited_for(operation.node, _storages(operation, generations), pending)
             if done is not None:
                 pending.remove(done)
                 if done.asynchronous is not False:
                     yield from ((storage, k) for storage in done.storages)
         elif operation.node.is_collective:
             below = nesting.nodes[place : nesting.last[place] + 1]
-            records = [node for node in below if node.name == _RECORD]
+            records = [node for node in below if node.name == RECORD]
             pending.append(
-                _Pending(
+                UnderWay(
                     k,
                     _storages(operation, generations),
-                    {number for node in records if (number := _number(node)) is not None},
-                    _is_asynchronous((operation.node, *records)),
+                    {number for node in records if (number := sequence_number(node)) is not None},
+                    is_asynchronous((operation.node, *records)),
                 )
             )
     for left in pending:
@@ -82,34 +81,12 @@ def _ends(
             yield from ((storage, len(operations) - 1) for storage in left.storages)
 
 
-def _waited_for(
-    wait: Operation, pending: Sequence[_Pending], generations: Generations
-) -> _Pending | None:
+def waited_for(wait: Node, storages: set[int], pending: Sequence[UnderWay]) -> UnderWay | None:
     """Find the collective that `wait` waits for: by number, the first one, else by its result."""
-    if wait.node.name == _RECORD:
-        number = _number(wait.node)
+    if wait.name == RECORD:
+        number = sequence_number(wait)
         return next((each for each in pending if number in each.numbers), None)
-    waited = _storages(wait, generations)
-    return next((each for each in reversed(pending) if each.storages & waited), None)
-
-
-def _number(node: Node) -> Value:
-    """Return the sequence number: the first input that is no list of tensors."""
-    for value in node.inputs[:2]:
-        if isinstance(value, int):
-            return value
-        if isinstance(value, tuple) and value and isinstance(value[0], int):
-            return value[0]  # with whether it is point to point
-    return None
-
-
-def _is_asynchronous(nodes: Sequence[Node]) -> bool | None:
-    """Read the attribute that says so; None where no node has it."""
-    for node in nodes:
-        text = str(node.attributes.get("is_asynchronized_op", "")).lower()
-        if text in ("true", "1", "false", "0"):
-            return text in ("true", "1")
-    return None
+    return next((each for each in reversed(pending) if each.storages & storages), None)
 
 
 def _storages(operation: Operation, generations: Generations) -> set[int]:

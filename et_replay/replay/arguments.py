@@ -10,9 +10,10 @@ import torch
 from torch._ops import OpOverload
 
 from et_replay.execution_trace import Node, Opaque, TensorRef, Value, tensors
+from et_replay.program.argument_names import argument_names
 from et_replay.replay.constants import COMPLEX, DeviceMap, constant
 from et_replay.replay.operators import Unresolvable, base_name
-from et_replay.replay.signature import Parameter, argument_names, parameters
+from et_replay.replay.signature import Parameter, parameters
 
 # Six recorded decimals turn every smaller epsilon into 0.0, which would divide by zero.
 _EPSILON_NAMES = ("eps", "epsilon")

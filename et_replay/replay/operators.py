@@ -13,7 +13,8 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 from et_replay.errors import ReplayError
 from et_replay.execution_trace import Node, Opaque, TensorRef, Value
-from et_replay.replay.signature import Parameter, argument_names, parameters
+from et_replay.program.argument_names import argument_names
+from et_replay.replay.signature import Parameter, parameters
 
 _SCHEMA = re.compile(r"\s*(?P<name>\w+::\w+)(?:\.(?P<overload>\w+))?\s*\(")
 
@@ -32,6 +33,7 @@ _KINDS_OF_TENSORS = ("Quantized", "Sparse", "SparseCsr", "Mkldnn", "NestedTensor
 # Modules of torch that define operators which `import torch` does not.
 _DEFINED_BY = {
     "ao": "torch._functorch._activation_offloading.offload_ops",
+    "fsdp": "torch.distributed.fsdp",
     "prims": "torch._prims",
     "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
     "rngprims": "torch._prims.rng_prims",

@@ -25,8 +25,9 @@ _ROUNDING = 512
 """Every request is rounded up to a multiple of this by PyTorch's caching allocator."""
 
 _OWN_NAMESPACES = {
-    *("aten", "autograd", "cuda", "inductor", "mkl", "mkldnn", "onednn", "prepacked", "prim"),
-    *("prims", "profiler", "quantized", "rngprims", "sparse", "torch", "torch_attn", "xnnpack"),
+    *("ao", "aten", "autograd", "cuda", "fsdp", "inductor", "mkl", "mkldnn", "onednn"),
+    *("prepacked", "prim", "prims", "profiler", "quantized", "quantized_decomposed", "rngprims"),
+    *("sparse", "torch", "torch_attn", "torch_nn", "xnnpack"),
 }
 """Namespaces of operators that come with PyTorch itself."""
 
@@ -182,7 +183,7 @@ def _obstacle(node: Node) -> str:
     if node.is_kernel:
         return f"generated kernel ({node.kernel_backend}); needs cuda, its source and --run-kernels"
     if node.is_collective:
-        return "collective; needs a process group"
+        return "collective; torchrun replays the traces of all ranks together"
     if namespace and namespace not in _OWN_NAMESPACES:
         return f"from the library {namespace!r}; --import the module that registers it"
     return ""

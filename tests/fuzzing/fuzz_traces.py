@@ -28,6 +28,9 @@ from et_replay.errors import EtReplayError
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import open_plannable
 from et_replay.program import Mode, allocation_events, build_program, history_of, select_window
+from et_replay.ranks.digest import digest
+from et_replay.ranks.matching import calls_in
+from et_replay.ranks.own_rank import told_rank
 from et_replay.report.description import describe
 from et_replay.report.document import document
 from et_replay.report.info import info_object, info_text
@@ -155,7 +158,7 @@ def tried(path: Path, size: int) -> str:
 
 
 def understand(path: Path) -> None:
-    """Read a trace, list its memory events in two modes, and describe it."""
+    """Read a trace, list its memory events in two modes and its calls, and describe it."""
     found = open_plannable(path)
     if not isinstance(found, ExecutionTrace):
         return
@@ -166,6 +169,8 @@ def understand(path: Path) -> None:
     description = describe(program)
     info_text(description)
     document("info", [info_object(description)])
+    told_rank(found)
+    digest(*calls_in(found, rank=0, world_size=2))
 
 
 def too_long(signum: int, frame: FrameType | None) -> None:

@@ -7,8 +7,8 @@ import torch
 from replay.recorded_calls import call, integers, tensor
 
 from et_replay.execution_trace import Node, TensorRef, Value
+from et_replay.program.argument_names import argument_names
 from et_replay.replay.operators import Unresolvable, has_kernel, is_data_dependent, resolve
-from et_replay.replay.signature import argument_names
 
 ADD = "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
 

@@ -1,0 +1,40 @@
+"""The notes and windows of all ranks in, the warnings that one process prints for them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from et_replay.ranks.groups import and_more
+from et_replay.ranks.matching import of_ranks
+
+
+class Told(NamedTuple):
+    """What a process says of the rank that it plays; no `window` where that is not chosen yet."""
+
+    rank: int
+    notes: Sequence[str]
+    window: str = ""
+
+
+def warnings_of(told: Sequence[Told]) -> Iterator[str]:
+    """Yield each note once, with the ranks that it is about unless that is all of them.
+
+    Other windows in other ranks are a warning, too.
+    """
+    everyone = {each.rank for each in told}
+    about: dict[str, set[int]] = {}
+    windows: dict[str, set[int]] = {}
+    for each in told:
+        windows.setdefault(each.window, set()).add(each.rank)
+        for note in each.notes:
+            about.setdefault(note, set()).add(each.rank)
+    for note, ranks in about.items():
+        yield note if ranks == everyone else of_ranks(note, sorted(ranks))
+    if len(windows) > 1:
+        found = "; ".join(f"{window} in {_named(ranks)}" for window, ranks in windows.items())
+        yield f"The ranks replay different windows: {found}; --window names one for all."
+
+
+def _named(ranks: set[int]) -> str:
+    return f"{'ranks' if len(ranks) > 1 else 'rank'} {and_more(sorted(ranks))}"

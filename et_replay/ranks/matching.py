@@ -1,0 +1,252 @@
+"""The traces of all ranks of a job in, whether their calls fit together out, or the first misfit.
+
+One file is read after another, in several processes side by side, and of each only a digest comes
+back. A group keeps the digest of its first rank until the last of its ranks has been compared with
+it, so memory grows with the groups that are open and not with the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import joblib
+
+from et_replay.errors import TraceError, UsageError
+from et_replay.execution_trace import ExecutionTrace
+from et_replay.formats import open_trace
+from et_replay.ranks.collective import Collective, read_collectives
+from et_replay.ranks.comparison import GroupComparison, Misfit, find_parts
+from et_replay.ranks.digest import Key, RankDigest, all_to_all_parts, digest
+from et_replay.ranks.groups import Groups, and_more, group_text, process_groups
+from et_replay.ranks.own_rank import told_rank
+from et_replay.ranks.transfers import Transfers, Unpaired
+from et_replay.units import counted
+
+_SMALL = 32 << 20
+"""Bytes of text that are read sooner than other processes have begun: in about a second."""
+_PACKED = 20
+"""How much smaller a compressed trace is."""
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """What keeps ranks from running together; `text` is one sentence that names them all.
+
+    `rank`, `node_id` (None where the call is lacking) and `group` say where it was found.
+    """
+
+    text: str
+    rank: int
+    node_id: int | None
+    group: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MatchedGroup:
+    """A group in which there were calls: per kind their count and bytes, as one of its ranks saw.
+
+    Sends count on all ranks, and receives nowhere.
+    """
+
+    ranks: tuple[int, ...]
+    instance: int
+    description: str
+    kinds: Mapping[str, tuple[int, int]]
+    matched: bool
+
+
+@dataclass(frozen=True)
+class Matching:
+    """How the ranks of a job fit together; `missing` ranks have no file."""
+
+    ranks: tuple[int, ...]
+    world_size: int
+    missing: tuple[int, ...]
+    groups: tuple[MatchedGroup, ...]
+    mismatch: Mismatch | None
+    notes: tuple[str, ...]
+
+    @property
+    def problem(self) -> str:
+        """The sentence that says why the ranks cannot run together, "" where they can."""
+        if self.missing:
+            return (
+                f"The job has {counted(self.world_size, 'rank')}, of which"
+                f" {and_more(self.missing)} {'has' if len(self.missing) == 1 else 'have'} no file."
+            )
+        return "" if self.mismatch is None else self.mismatch.text
+
+
+def match(
+    files: Mapping[int, Path],
+    *,
+    jobs: int | None = None,
+    backend: str = "loky",
+    strict: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Matching:
+    """Compare the calls of all ranks, each with its file, whole traces at that.
+
+    `jobs` files are read at a time (None: one a core), by a backend of joblib. Raises TraceError
+    where a file cannot be read; what does not fit is told by the result.
+    """
+    matcher = _Matcher()
+    for done, read in enumerate(_digests(files, jobs, backend, strict), 1):
+        matcher.add(read)
+        if progress is not None:
+            progress(done, len(files))
+    return matcher.result(files, strict)
+
+
+def check(files: Mapping[int, Path], *, jobs: int | None = None, backend: str = "loky") -> Matching:
+    """Compare the calls of all ranks; raises TraceError where they do not fit together."""
+    found = match(files, jobs=jobs, backend=backend)
+    problem = found.problem
+    if problem:
+        raise TraceError(problem)
+    return found
+
+
+def read_digest(rank: int, path: Path, world_size: int, strict: bool = False) -> RankDigest:
+    """Read the file of a rank; `world_size` counts where the trace tells none."""
+    trace = open_trace(path, strict=strict)
+    found = digest(*calls_in(trace, rank, world_size))
+    notes = (*trace.notes, *found.notes)
+    told = told_rank(trace)
+    if told is not None and told != rank:
+        notes = (*notes, f"The trace {path.name} itself says rank {told}.")
+    return replace(found, notes=notes)
+
+
+def read_calls(
+    rank: int, path: Path, world_size: int, strict: bool = False
+) -> tuple[Groups, list[Collective]]:
+    """Read the groups and the calls of a rank; `world_size` counts where its trace tells none."""
+    return calls_in(open_trace(path, strict=strict), rank, world_size)
+
+
+def calls_in(trace: ExecutionTrace, rank: int, world_size: int) -> tuple[Groups, list[Collective]]:
+    """Return the groups and the calls of a trace that is read already, as `read_calls` does."""
+    groups = process_groups(trace, rank)
+    if groups.world_size is None:
+        groups = process_groups(trace, rank, world_size)
+    return groups, read_collectives(trace, groups)
+
+
+def _digests(
+    files: Mapping[int, Path], jobs: int | None, backend: str, strict: bool
+) -> Iterator[RankDigest]:
+    ranks, world_size = sorted(files), max(files, default=-1) + 1
+    if jobs == 1 or sum(map(_text_size, files.values())) < _SMALL:
+        for rank in ranks:
+            yield read_digest(rank, files[rank], world_size, strict)
+        return
+    try:
+        with joblib.parallel_config(backend=backend, n_jobs=jobs or -1):
+            yield from joblib.Parallel(return_as="generator")(
+                joblib.delayed(read_digest)(rank, files[rank], world_size, strict) for rank in ranks
+            )
+    except ValueError as error:
+        raise UsageError(f"--backend {backend}: {error}") from error
+
+
+def _text_size(path: Path) -> int:
+    """Estimate how much a file has to read, unpacked."""
+    packed = path.suffix.lower() in (".gz", ".xz", ".zst")
+    return path.stat().st_size * (_PACKED if packed else 1)
+
+
+class _Matcher:
+    """Compares digests as they come; a group is closed when the last of its ranks has come."""
+
+    def __init__(self) -> None:
+        self._open: dict[Key, GroupComparison] = {}
+        self._transfers = Transfers()
+        self._closed: list[GroupComparison] = []
+        self._notes: dict[str, list[int]] = {}
+        self._world_size = 0
+        self._guessed: set[Key] = set()
+
+    def add(self, read: RankDigest) -> None:
+        """Compare one rank with those before it."""
+        self._world_size = max(self._world_size, read.world_size or 0, read.rank + 1)
+        for note in read.notes:
+            self._notes.setdefault(note, []).append(read.rank)
+        for group in read.groups:
+            comparison = self._open.get(group.key)
+            if comparison is None:
+                comparison = self._open[group.key] = GroupComparison(read.rank, group)
+            else:
+                comparison.add(read.rank, group)
+            self._transfers.add(read.rank, group)
+            if group.guessed:
+                self._guessed.add(group.key)
+            if comparison.is_complete:
+                self._close(group.key)
+
+    def result(self, files: Mapping[int, Path], strict: bool) -> Matching:
+        """Say what was found, now that all have come."""
+        for key in list(self._open):
+            self._open[key].lack(files.keys())
+            self._close(key)
+        misfits = [each.misfit for each in self._closed if each.misfit is not None]
+        misfits += [_unpaired(each) for each in self._transfers.finish()]
+        for each in self._closed:
+            if each.unbalanced is not None:
+                misfits.append(_unbalanced(each.key, each.unbalanced, files, strict))
+        wrong = {misfit.key for misfit in misfits}
+        first = min(misfits, key=lambda misfit: misfit.order, default=None)
+        members = {rank for each in self._closed for rank in each.key[0]}
+        world_size = max(self._world_size, max(members, default=-1) + 1)
+        return Matching(
+            tuple(sorted(files)),
+            world_size,
+            tuple(rank for rank in range(world_size) if rank not in files),
+            tuple(
+                MatchedGroup(*each.key, each.description, each.kinds, each.key not in wrong)
+                for each in sorted(self._closed, key=_by_size)
+            ),
+            None
+            if first is None
+            else Mismatch(first.text, first.rank, first.node_id, first.key[0]),
+            tuple(of_ranks(note, ranks) for note, ranks in self._notes.items()),
+        )
+
+    def _close(self, key: Key) -> None:
+        comparison = self._open.pop(key)
+        comparison.close()
+        self._closed.append(comparison)
+
+
+def _mismatch(misfit: Misfit, guessed: bool) -> Mismatch:
+    text = misfit.text
+    if guessed:
+        text = f"{text[:-1]}; the traces do not tell that all calls taken to be in it are."
+    return Mismatch(text, misfit.rank, misfit.node_id, misfit.key[0])
+
+
+def _by_size(comparison: GroupComparison) -> tuple[int, Key]:
+    return -len(comparison.key[0]), comparison.key
+
+
+def _unpaired(found: Unpaired) -> Misfit:
+    text = f"Rank {found.rank} {found.text}: node {found.node_id}, group {group_text(*found.key)}."
+    return Misfit(found.rank, found.node_id, found.key, text, found.node_id)
+
+
+def _unbalanced(key: Key, call: int, files: Mapping[int, Path], strict: bool) -> Misfit:
+    """Read the ranks of a group again, for the parts of one all_to_all."""
+
+    def parts(rank: int) -> tuple[int, Sequence[int], Sequence[int]]:
+        groups, collectives = read_calls(rank, files[rank], len(files), strict)
+        return all_to_all_parts(groups, collectives, key, call)
+
+    return find_parts(key, call, [parts(rank) for rank in key[0]])
+
+
+def of_ranks(note: str, ranks: Sequence[int]) -> str:
+    """Write a note with the ranks that it is about."""
+    several = "Ranks" if len(ranks) > 1 else "Rank"
+    return f"{several} {and_more(ranks)}: {note}"

@@ -1,0 +1,68 @@
+"""Several inputs: what a folder, and a path with {rank}, stand for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from trace_builder import node, write_trace
+
+from et_replay.commands import main
+from et_replay.commands.options import Named, expand
+from et_replay.errors import TraceError
+
+
+def write(folder: Path, *names: str) -> str:
+    for name in names:
+        write_trace(folder / name, node(3, "x", 2))
+    return str(folder)
+
+
+def test_the_files_of_ranks_are_listed_by_rank(tmp_path: Path) -> None:
+    names = [f"rank-{rank}.json" for rank in range(11)]
+    folder = write(tmp_path, *sorted(names))
+    assert expand([folder]) == [
+        Named(f"{folder}/{name}", rank=rank) for rank, name in enumerate(names)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (("rank-0.json", "rank-2.json"), "ranks 0 and 2 of 3: rank 1 is missing"),
+        (
+            ("rank-0.json", "rank0.json", "rank-1.json"),
+            "two files of rank 0, rank-0.json and rank0",
+        ),
+    ],
+)
+def test_a_rank_that_is_missing_or_there_twice_is_refused(
+    tmp_path: Path, names: tuple[str, ...], sentence: str
+) -> None:
+    folder = write(tmp_path, *names)
+    with pytest.raises(TraceError, match=sentence):
+        expand([folder])
+
+
+def test_a_file_of_a_rank_that_holds_nothing_is_listed_for_reading_it_to_fail(
+    tmp_path: Path,
+) -> None:
+    folder = write(tmp_path, "rank-0.json")
+    (tmp_path / "rank-1.json").touch()
+    (tmp_path / "rank-2.txt").touch()
+    assert expand([folder]) == [Named(f"{folder}/rank-{rank}.json", rank=rank) for rank in (0, 1)]
+    assert main(["fit", "--trace", folder, "--quiet"]) == 1
+
+
+def test_other_files_are_listed_by_name(tmp_path: Path) -> None:
+    folder = write(tmp_path, "b.json", "rank-1.json", "a.json")
+    assert expand([folder]) == [Named(f"{folder}/{name}.json") for name in ("a", "b", "rank-1")]
+
+
+def test_a_pattern_stands_for_all_ranks_of_a_job(tmp_path: Path) -> None:
+    folder = write(tmp_path, "et_0.json", "et_1.json", "other.json")
+    pattern = f"{folder}/et_{{rank}}.json"
+    assert expand([pattern]) == [Named(f"{folder}/et_{rank}.json", rank=rank) for rank in (0, 1)]
+    Path(folder, "et_0.json").unlink()
+    with pytest.raises(TraceError, match="rank 0 is missing"):
+        expand([pattern])

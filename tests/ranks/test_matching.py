@@ -1,0 +1,163 @@
+"""Matching: the calls of all ranks fit together, or the first that does not is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_rank_files import write_job
+from made_ranks import SPOILS, change, job
+
+from et_replay.errors import TraceError
+from et_replay.ranks.files import rank_files
+from et_replay.ranks.groups import group_text
+from et_replay.ranks.matching import Matching, check, match
+
+
+def matching_of(folder: Path) -> Matching:
+    return match(rank_files(str(folder)), jobs=1)
+
+
+def test_a_sound_job_fits_together(tmp_path: Path) -> None:
+    found = matching_of(write_job(tmp_path / "job", job(data=2, tensor=2, pipeline=2)))
+
+    assert found.problem == ""
+    assert found.world_size == 8
+    assert found.notes == ()
+    assert [group.ranks for group in found.groups] == [
+        (0, 1, 2, 3, 4, 5, 6, 7),
+        *((0, 1), (0, 2), (0, 4), (1, 3), (1, 5), (2, 3), (2, 6)),
+        *((3, 7), (4, 5), (4, 6), (5, 7), (6, 7)),
+    ]
+    by_name = {group.description: group.kinds for group in found.groups}
+    assert by_name == {
+        "default_pg": {"broadcast": (2, 256), "barrier": (1, 0)},
+        "tensor": {"all_reduce": (2, 256)},
+        "data": {
+            "all_to_all_single": (2, by_name["data"]["all_to_all_single"][1]),
+            "all_gather_into_tensor": (2, 128),
+            "all_gather": (2, 64),
+            "reduce_scatter_tensor": (2, 128),
+        },
+        "pipeline": {"send": (2, 4 * (64 + 65))},
+    }
+
+
+@pytest.mark.parametrize("name", SPOILS)
+def test_every_kind_of_mismatch_is_named(tmp_path: Path, name: str) -> None:
+    spoil = SPOILS[name]
+    ranks = job(data=2, tensor=2, pipeline=2)
+    spoil.apply(ranks[spoil.rank])
+    found = matching_of(write_job(tmp_path / "job", ranks))
+
+    assert found.mismatch is not None
+    assert spoil.text in found.mismatch.text
+    assert found.problem == found.mismatch.text
+    assert f"rank {spoil.rank}" in found.mismatch.text.lower()
+    assert group_text(spoil.group) in found.mismatch.text
+    assert found.mismatch.group == spoil.group
+    if found.mismatch.node_id is not None:
+        assert f"node {found.mismatch.node_id}" in found.mismatch.text
+    assert [group.ranks for group in found.groups if not group.matched] == [spoil.group]
+
+
+def test_the_odd_rank_is_the_one_that_is_named_even_if_it_comes_first(tmp_path: Path) -> None:
+    ranks = job(data=1, tensor=4, pipeline=1)
+    SPOILS["another size"].apply(ranks[0])
+    found = matching_of(write_job(tmp_path / "job", ranks))
+
+    assert found.mismatch is not None
+    assert found.mismatch.text == (
+        "Rank 0 calls all_reduce of 65 c10::BFloat16 at node 10 as call 1 of group (0..3) #2, where"
+        " rank 1 calls all_reduce of 64 c10::BFloat16 at node 10."
+    )
+
+
+def test_the_earliest_difference_of_all_ranks_is_named(tmp_path: Path) -> None:
+    ranks = job(data=1, tensor=4, pipeline=1)
+    SPOILS["the last call that lacks"].apply(ranks[1])
+    SPOILS["another root"].apply(ranks[3])
+    found = matching_of(write_job(tmp_path / "job", ranks))
+
+    assert found.mismatch is not None
+    assert found.mismatch.rank == 3
+    assert "call 1 of group (0..3)" in found.mismatch.text
+
+
+def test_a_rank_that_makes_no_call_in_its_group_is_named(tmp_path: Path) -> None:
+    ranks = job(data=1, tensor=2, pipeline=1, layers=1)
+    ranks[1].calls[:] = [call for call in ranks[1].calls if call.group != "tensor"]
+    found = matching_of(write_job(tmp_path / "job", ranks))
+
+    assert found.problem == (
+        "Rank 1 makes 0 calls in group (0, 1) #2 and then lacks all_reduce of 64 c10::BFloat16,"
+        " which rank 0 calls at node 10."
+    )
+
+
+def test_a_rank_without_a_file_is_named(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "job", job(data=2, tensor=2, pipeline=1))
+    (folder / "rank-3.json.gz").unlink()
+    found = matching_of(folder)
+
+    assert found.missing == (3,)
+    assert found.mismatch is None
+    assert found.problem == "The job has 4 ranks, of which 3 has no file."
+
+
+def test_several_processes_find_what_one_finds(tmp_path: Path) -> None:
+    ranks = job(data=2, tensor=2, pipeline=2)
+    SPOILS["parts of an all_to_all"].apply(ranks[1])
+    files = rank_files(str(write_job(tmp_path / "job", ranks, nodes=3000)))
+    told: list[tuple[int, int]] = []
+
+    found = match(files, jobs=2, progress=lambda done, total: told.append((done, total)))
+    assert found == match(files, jobs=1)
+    assert told == [(k, 8) for k in range(1, 9)]
+
+
+def test_check_raises_what_does_not_fit(tmp_path: Path) -> None:
+    ranks = job(data=2, tensor=1, pipeline=1)
+    assert check(rank_files(str(write_job(tmp_path / "sound", ranks)))).world_size == 2
+    SPOILS["another root"].apply(ranks[1])
+    files = rank_files(str(write_job(tmp_path / "spoilt", ranks)))
+    with pytest.raises(TraceError, match="broadcast of 16 long int with root 1"):
+        check(files)
+
+
+def test_a_file_that_says_to_be_of_another_rank_is_told(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "job", job(data=2, tensor=1, pipeline=1))
+    (folder / "rank-1.json.gz").write_bytes((folder / "rank-0.json.gz").read_bytes())
+
+    told = "Rank 1: The trace rank-1.json.gz itself says rank 0."
+    assert matching_of(folder).notes[-1] == told
+
+
+def test_two_faults_in_one_group_are_told_by_the_first(tmp_path: Path) -> None:
+    ranks = job(data=2, tensor=1, pipeline=1)
+    change("all_to_all_single", given=(5,))(ranks[1])
+    SPOILS["an output that does not fit its group"].apply(ranks[0])
+    found = matching_of(write_job(tmp_path / "job", ranks))
+
+    assert found.mismatch is not None
+    assert found.mismatch.rank == 1
+    assert "the input has 5 elements, expected 3 by its parts" in found.mismatch.text
+
+
+def test_any_one_call_that_lacks_on_any_rank_is_found(tmp_path: Path) -> None:
+    sound = job(data=2, tensor=1, pipeline=2, layers=1)
+    folder = write_job(tmp_path / "job", sound)
+    files = rank_files(str(folder))
+    assert match(files, jobs=1).mismatch is None
+
+    for made in sound:
+        for index, lacking in enumerate(made.calls):
+            if lacking.group == "tensor":  # which has this rank alone
+                continue
+            calls = [*made.calls[:index], *made.calls[index + 1 :]]
+            write_job(folder, [replace(made, calls=calls)])
+            found = match(files, jobs=1).mismatch
+            assert found is not None, lacking
+            assert found.group == made.groups[lacking.group]
+        write_job(folder, [made])
