@@ -7,6 +7,7 @@ import re
 from et_replay.errors import UsageError
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_DECIMAL = ("B", "kB", "MB", "GB", "TB")
 _DURATIONS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 _SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -42,6 +43,15 @@ def format_duration(nanoseconds: float) -> str:
         if nanoseconds >= factor * 0.9995:
             return f"{_three_digits(nanoseconds / factor)} {unit}"
     return f"{nanoseconds:.0f} ns"
+
+
+def format_rate(bytes_per_second: float) -> str:
+    """Write a bandwidth in powers of 1000, as NCCL's tests do: `186 GB/s`."""
+    value, power = bytes_per_second, 0
+    while value >= 999.5 and power < len(_DECIMAL) - 1:
+        value /= 1000
+        power += 1
+    return f"{_three_digits(value)} {_DECIMAL[power]}/s"
 
 
 def format_share(share: float) -> str:

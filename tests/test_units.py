@@ -11,6 +11,7 @@ from et_replay.units import (
     counted,
     format_bytes,
     format_duration,
+    format_rate,
     format_share,
     parse_bytes,
 )
@@ -51,6 +52,14 @@ def test_a_size_has_three_digits_and_an_iec_unit(size: int, text: str) -> None:
 )
 def test_a_duration_has_three_digits_and_a_unit(nanoseconds: float, text: str) -> None:
     assert format_duration(nanoseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [(0, "0.00 B/s"), (999.4, "999 B/s"), (52_300, "52.3 kB/s"), (999_500_000, "1.00 GB/s")],
+)
+def test_a_bandwidth_is_in_powers_of_1000(rate: float, text: str) -> None:
+    assert format_rate(rate) == text
 
 
 def test_a_share_is_a_percentage() -> None:

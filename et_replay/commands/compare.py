@@ -131,7 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     reports = work_on(tasks, _report, arguments)
     for report in reports:
-        warn(report.notes, arguments.quiet)
+        where = f"{report.input}: " if len(reports) > 1 else ""
+        warn([f"{where}{note}" for note in report.notes], arguments.quiet)
     _write_pictures(reports[0], arguments)
     write_result(
         compare_text(reports),
@@ -146,8 +147,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _on_device(arguments: argparse.Namespace) -> int:
     with needs_torch("--device"):
         from et_replay.commands.compare_on_device import compare_on_device
-    for path, _ in options.expand(arguments.trace, traces=True):
-        check_destination(arguments.json, arguments.force, path)
+    for named in options.expand(arguments.trace, traces=True):
+        check_destination(arguments.json, arguments.force, named.path)
     return compare_on_device(arguments)
 
 
@@ -180,6 +181,7 @@ def _report(task: _Task) -> InputReport:
         rows=rows,
         notes=history.notes,
         history=history if task.keep_history else None,
+        rank=task.input.rank,
     )
 
 

@@ -88,6 +88,7 @@ def _report(task: _Task) -> FitReport:
         fits=fits,
         peak=_peak(history),
         notes=history.notes,
+        rank=task.input.rank,
     )
 
 

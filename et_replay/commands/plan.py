@@ -39,7 +39,7 @@ from et_replay.planning import (
 )
 from et_replay.program import JOB, Mode
 from et_replay.report.document import document
-from et_replay.report.plan import PlanReport, plan_object, plan_text
+from et_replay.report.plan import PlanReport, plan_objects, plan_text
 from et_replay.units import counted
 
 _AUTO = (-1, -1)
@@ -120,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("Nothing to plan: --trace says what, or --check names a plan file.")
     write_result(
         plan_text(reports),
-        document("plan", [plan_object(report) for report in reports]),
+        document("plan", plan_objects(reports)),
         arguments.json,
         arguments.force,
     )
@@ -151,14 +151,16 @@ def _make(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[PlanRe
     effort = Effort(arguments.effort, arguments.timeout)
     tasks = [_Task(source, effort, arguments.iteration) for source in inputs]
     reports = []
-    for (plan, written, notes), destination in zip(
-        work_on(tasks, _plan, arguments), destinations, strict=True
+    for source, (plan, written, notes), destination in zip(
+        inputs, work_on(tasks, _plan, arguments), destinations, strict=True
     ):
-        warn(notes, arguments.quiet)
+        where = f"{source.path}: " if len(inputs) > 1 else ""
+        warn([f"{where}{note}" for note in notes], arguments.quiet)
         if destination is not None:
             content = written if destination.endswith(".csv") and written else encode_plan(plan)
             write_whole(Path(destination), content, arguments.force)
-        reports.append(PlanReport(plan.source, plan, destination, notes=notes))
+        report = PlanReport(plan.source, plan, destination, notes=notes, rank=source.rank)
+        reports.append(report)
     return reports
 
 

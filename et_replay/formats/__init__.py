@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from et_replay.errors import TraceError
 from et_replay.events import MemoryHistory
@@ -22,7 +23,9 @@ from et_replay.formats.buffer_table import (
     read_buffer_table,
 )
 from et_replay.formats.chakra import is_chakra, read_chakra
+from et_replay.formats.crossed_calls import has_work, uncross
 from et_replay.formats.document import Document, read_document
+from et_replay.formats.headers import Headers
 from et_replay.formats.kind import Kind, recognise
 from et_replay.formats.kineto import read_kineto
 from et_replay.formats.nodes import NodeDecoder
@@ -148,12 +151,12 @@ def _open_trace(source: Source, strict: bool, needed: str = TRACE_NEEDED) -> Exe
     headers = document.headers
     ids = np.array(headers.ids, np.int64)
     order = np.argsort(ids, kind="stable")
-    names, parent_ids, texts = (
-        [column[index] for index in order.tolist()]
-        for column in (headers.names, headers.parent_ids, headers.texts)
-    )
+    crossed: list[str] = []
+    if has_work(headers.names):
+        order, crossed = _uncross(headers, order)
     ids = ids[order]
-    decoder = NodeDecoder(ids.tolist(), names, parent_ids, texts)
+    decoder = _decoder(headers, order)
+    names, parent_ids = decoder.names, decoder.parent_ids
     parents, orphans = find_parents(ids, np.array(parent_ids, np.int64), names, decoder.decode)
     damage = [
         *filter(None, (source.damage, document.damage)),
@@ -173,9 +176,33 @@ def _open_trace(source: Source, strict: bool, needed: str = TRACE_NEEDED) -> Exe
         places=order,
         names=names,
         decode=decoder.decode,
-        notes=(*damage, *document.notes, *notes.unknown_schema(schema)),
+        notes=(*damage, *crossed, *document.notes, *notes.unknown_schema(schema)),
         metadata=document.metadata,
     )
+
+
+def _decoder(headers: Headers, order: npt.NDArray[np.int64]) -> NodeDecoder:
+    """Return what decodes the nodes in this order."""
+    ids, names, parent_ids, texts = (
+        [column[index] for index in order.tolist()]
+        for column in (headers.ids, headers.names, headers.parent_ids, headers.texts)
+    )
+    return NodeDecoder(ids, names, parent_ids, texts)
+
+
+def _uncross(
+    headers: Headers, order: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Put right in `headers` what gloo's threads confused; return the order of the job's own nodes.
+
+    Says in sentences what that was.
+    """
+    decoder = _decoder(headers, order)
+    nodes = [decoder.decode(position) for position in range(len(order))]
+    found = uncross(nodes, order)
+    for index, parent_id in zip(order.tolist(), found.parent_ids, strict=True):
+        headers.parent_ids[index] = parent_id
+    return np.delete(order, found.workers), notes.crossed(found.mended, len(found.workers))
 
 
 def _read_document(source: Source, strict: bool, needed: str) -> Document:

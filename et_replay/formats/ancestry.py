@@ -17,6 +17,11 @@ Positions = npt.NDArray[np.int64]
 _ROOT = re.compile(r"\[pytorch\|profiler\|execution_(?:trace|graph)\|(?:process|thread)\]")
 
 
+def is_root(name: str) -> bool:
+    """Tell whether a node of this name is the root of a process or of a thread."""
+    return _ROOT.fullmatch(name) is not None
+
+
 def find_parents(
     ids: Positions,
     parent_ids: Positions,
@@ -33,13 +38,13 @@ def find_parents(
     found = ids[np.minimum(parents, len(ids) - 1)] == parent_ids
     parents[~found | (parent_ids >= ids)] = -1
     lonely = np.flatnonzero(parents < 0).tolist()
-    orphans = [position for position in lonely if not _ROOT.fullmatch(names[position])]
+    orphans = [position for position in lonely if not is_root(names[position])]
     if not orphans:
         return parents, []
     roots: dict[int, list[int]] = {}
-    is_root = {name: _ROOT.fullmatch(name) is not None for name in set(names)}
+    of_roots = {name for name in set(names) if is_root(name)}
     for position, name in enumerate(names):
-        if is_root[name]:
+        if name in of_roots:
             roots.setdefault(decode(position).tid, []).append(position)
     nodes = []
     for position in orphans:

@@ -49,9 +49,9 @@ class NodeDecoder:
         parent_ids: Sequence[int],
         texts: Sequence[NodeText],
     ) -> None:
+        self.names = names
+        self.parent_ids = parent_ids
         self._ids = ids
-        self._names = names
-        self._parent_ids = parent_ids
         self._texts = texts
         self._json = msgspec.json.Decoder(dict[str, Any])
         self._values = ValueDecoders()
@@ -68,8 +68,8 @@ class NodeDecoder:
         outputs = self._read_values(fields, "output")
         return Node(
             self._ids[position],
-            self._names[position],
-            self._parent_ids[position],
+            self.names[position],
+            self.parent_ids[position],
             inputs,
             outputs,
             attributes=others,
@@ -79,7 +79,7 @@ class NodeDecoder:
     def damages(self) -> Iterator[str]:
         """Decode every node and say which hold what does not fit its type: for strict reading."""
         for position, text in enumerate(self._texts):
-            where = f"node {self._ids[position]} ({self._names[position]})"
+            where = f"node {self._ids[position]} ({self.names[position]})"
             try:
                 self._json.decode(text)
             except (msgspec.DecodeError, RecursionError) as error:

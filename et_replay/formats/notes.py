@@ -48,6 +48,22 @@ def unknown_schema(schema: object) -> list[str]:
     return [f"The schema {schema!r} is not a known one; the file was read by its structure."]
 
 
+def crossed(mended: int, workers: int) -> list[str]:
+    """Say what gloo's threads did to a trace: parents that are mended, nodes that are left out."""
+    found = []
+    if mended:
+        found.append(
+            f"The parents of {counted(mended, 'node')} were read from the order of the file: gloo's"
+            " work, which ends on threads of its own, had PyTorch's observer record wrong ones."
+        )
+    if workers:
+        found.append(
+            f"{counted(workers, 'node')} left out: what gloo's own threads ran as part of"
+            " collectives."
+        )
+    return found
+
+
 def of_chakra(kinds: Mapping[str, int], operators: int) -> tuple[str, ...]:
     """Say what a protobuf file lacks: nodes by kind, and how many name an operator, go in."""
     if operators:

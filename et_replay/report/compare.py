@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from et_replay.comparison import AddressCheck, Comparison
 from et_replay.events import MemoryHistory
 from et_replay.report.document import JsonObject, failure_object
+from et_replay.report.job import is_job, worst_first
 from et_replay.report.plan import arena_note, served_object, served_text
 from et_replay.report.table import fields, table
 from et_replay.units import counted, format_bytes, format_duration, format_share
@@ -28,7 +30,10 @@ _NUMBERS = _HEADING[1:7] + _HEADING[8:]
 
 @dataclass(frozen=True)
 class InputReport:
-    """All rows of one input, and what is known of the input itself; its history if that is kept."""
+    """All rows of one input, and what is known of the input itself; its history if that is kept.
+
+    `rank` is that of the job that the input is one of several of.
+    """
 
     input: str
     kind: str
@@ -39,16 +44,48 @@ class InputReport:
     rows: Sequence[Comparison]
     notes: Sequence[str]
     history: MemoryHistory | None = None
+    rank: int | None = None
 
 
 def compare_text(reports: Sequence[InputReport]) -> str:
-    """Write a table for each input, its rows sorted by peak reserved, failures last."""
+    """Write a table for each input, its rows sorted by peak reserved, failures last.
+
+    The ranks of a job have one table, the worst rank first, and that one a table of its own.
+    """
+    if is_job(reports):
+        return _job_text(worst_first(reports, _need))
     return "\n\n".join(_report_text(report) for report in reports)
 
 
 def compare_objects(reports: Sequence[InputReport]) -> list[JsonObject]:
     """Give every row its JSON form, in the order of the tables."""
-    return [row_object(report, row) for report in reports for row in _sorted(report.rows)]
+    return [
+        row_object(report, row)
+        for report in worst_first(reports, _need)
+        for row in _sorted(report.rows)
+    ]
+
+
+def _need(report: InputReport) -> tuple[float, ...]:
+    """Say how bad it is: how many allocators ran out of memory, the first's reserved, allocated."""
+    failed = sum(row.out_of_memory is not None for row in report.rows)
+    first = report.rows[0].statistics
+    return failed, first.peak_reserved_bytes, first.peak_allocated_bytes
+
+
+def _job_text(reports: Sequence[InputReport]) -> str:
+    allocators = [row.allocator for row in reports[0].rows]
+    rows = [
+        (str(report.rank), *(_reserved(row) for row in report.rows), Path(report.input).name)
+        for report in reports
+    ]
+    ranks = table(("rank", *allocators, "input"), rows, right=("rank", *allocators))
+    worst = _report_text(reports[0])
+    return f"Peak reserved by rank, the worst first\n{ranks}\n\nRank {reports[0].rank}\n{worst}"
+
+
+def _reserved(row: Comparison) -> str:
+    return _failure(row) if row.out_of_memory else format_bytes(row.statistics.peak_reserved_bytes)
 
 
 def _report_text(report: InputReport) -> str:
@@ -127,6 +164,7 @@ def row_object(report: InputReport, row: Comparison) -> JsonObject:
     statistics, check = row.statistics, report.addresses
     return {
         "input": report.input,
+        "rank": report.rank,
         "allocator": row.allocator,
         "torch_version": row.torch_version,
         "events": report.events,

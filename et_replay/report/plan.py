@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from et_replay.errors import OutOfMemoryError
 from et_replay.planning import Plan, Share, StorageClass, coverage, sizes_by_class
 from et_replay.report.document import JsonObject
-from et_replay.report.table import fields
+from et_replay.report.job import is_job, worst_first
+from et_replay.report.table import fields, table
 from et_replay.simulation import PlanFigures, Served
 from et_replay.units import counted, format_bytes, format_duration
 
@@ -27,7 +29,7 @@ _CLASSES = {
 class PlanReport:
     """A plan and where it comes from; `checked` says in a sentence what was found to be right.
 
-    `notes` are those of the input.
+    `notes` are those of the input, and `rank` is that of the job that it is one of several of.
     """
 
     input: str
@@ -35,18 +37,50 @@ class PlanReport:
     output: str | None = None
     checked: str = ""
     notes: Sequence[str] = ()
+    rank: int | None = None
 
 
 def plan_text(reports: Sequence[PlanReport]) -> str:
-    """Describe each plan."""
+    """Describe each plan; those of a job's ranks in one table, the worst rank first and in full."""
+    if is_job(reports):
+        return _job_text(worst_first(reports, _need))
     return "\n\n".join(fields(_summary(report)) for report in reports)
 
 
-def plan_object(report: PlanReport) -> JsonObject:
+def plan_objects(reports: Sequence[PlanReport]) -> list[JsonObject]:
+    """Give every plan its JSON form, in the order of the text."""
+    return [_plan_object(report) for report in worst_first(reports, _need)]
+
+
+def _need(report: PlanReport) -> tuple[float, ...]:
+    return (report.plan.arena_bytes,)
+
+
+def _job_text(reports: Sequence[PlanReport]) -> str:
+    heading = ("rank", "arena", "of the lower bound", "storages", "time", "input", "written")
+    rows = [
+        (
+            str(report.rank),
+            format_bytes(report.plan.arena_bytes),
+            f"{_ratio(report.plan):.5f}",
+            str(len(report.plan.lifetimes)),
+            format_duration(report.plan.planning_time_ns),
+            Path(report.input).name,
+            Path(report.output).name if report.output else "-",
+        )
+        for report in reports
+    ]
+    ranks = table(heading, rows, right=heading[:5])
+    worst = fields(_summary(reports[0]))
+    return f"Plans by rank, the worst first\n{ranks}\n\nRank {reports[0].rank}\n{worst}"
+
+
+def _plan_object(report: PlanReport) -> JsonObject:
     """Give a plan its JSON form; the addresses are in the plan file."""
     plan = report.plan
     return {
         "input": report.input,
+        "rank": report.rank,
         "storages": len(plan.lifetimes),
         "planned_storages": int(plan.covered.sum()),
         **_figures(plan),

@@ -68,7 +68,8 @@ def results(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, A
 
 
 def test_a_run_is_planned_by_its_marks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    of_gpu, of_trace = results(capsys, "plan", "--trace", str(folder), "--quiet")
+    of_trace, of_gpu = results(capsys, "plan", "--trace", str(folder), "--quiet")
+    assert (of_trace["rank"], of_gpu["rank"]) == (1, 0)  # the larger arena first
 
     assert of_gpu["input"] == str(folder / "rank-0.snapshot.pickle")
     assert of_gpu["arena_bytes"] == 7 * MIB
@@ -123,7 +124,7 @@ def test_a_run_without_a_whole_iteration_is_planned_once(
 
 
 def test_info_tells_of_all_processes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = results(capsys, "info", "--trace", str(folder), "--quiet")
+    job, first, second = results(capsys, "info", "--trace", str(folder), "--quiet")
 
     assert first["trace"] == str(folder / "rank-0.et.json")
     assert first["run"]["words"] == ["python", "train.py"]
@@ -132,6 +133,8 @@ def test_info_tells_of_all_processes(folder: Path, capsys: pytest.CaptureFixture
     assert second["run"]["rank"] == 1
     assert second["run"]["memory_snapshot"] is None
     assert second["run"]["end"] == ""
+    assert job["ranks"] == [0, 1]
+    assert job["matched"] is True
 
 
 def test_info_of_one_process_is_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,10 +205,10 @@ def test_each_rank_is_compared_with_its_own_plan(
     capsys.readouterr()
     words = ["compare", "--trace", str(folder), "--plan", str(plans), "--allocator", "stalloc"]
     rows = results(capsys, *words, "--quiet")
-    assert [row["input"] for row in rows] == [
-        str(folder / "rank-0.snapshot.pickle"),
-        str(folder / "rank-1.et.json"),
-    ]
+    assert {row["rank"]: row["input"] for row in rows} == {
+        0: str(folder / "rank-0.snapshot.pickle"),
+        1: str(folder / "rank-1.et.json"),
+    }
     (plans / "rank-1.plan.json").unlink()
     assert main(words) == 1
     assert "rank-1.plan.json" in capsys.readouterr().err

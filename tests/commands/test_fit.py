@@ -97,14 +97,15 @@ def test_of_several_inputs_the_worst_is_named(
     assert line.split() == ["native", "80.0", "MiB", paths[1]]
 
 
-def test_a_folder_stands_for_all_ranks_in_it(tmp_path: Path) -> None:
+def test_a_folder_stands_for_all_ranks_in_it_the_worst_first(tmp_path: Path) -> None:
     folder = tmp_path / "ranks"
     folder.mkdir()
     paths = [job(folder / f"rank-{k}.json", 30, 34 + 2 * k) for k in range(3)]
     words = ["--trace", str(folder), "--allocator", "ideal", "--jobs", "2"]
     rows = fitted(tmp_path, *words)
-    assert [row["input"] for row in rows] == paths
-    assert [row["device_memory_bytes"] for row in rows] == [34 * MIB, 36 * MIB, 38 * MIB]
+    assert [row["input"] for row in rows] == paths[::-1]
+    assert [row["rank"] for row in rows] == [2, 1, 0]
+    assert [row["device_memory_bytes"] for row in rows] == [38 * MIB, 36 * MIB, 34 * MIB]
 
 
 def test_the_request_of_a_recorded_oom_is_served(tmp_path: Path) -> None:

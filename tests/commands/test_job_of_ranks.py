@@ -1,0 +1,128 @@
+"""`compare`, `fit` and `plan` of all ranks of a job: one table, the worst rank first."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from captured_folders import write_run
+from snapshot_builder import block, entry, freed, pickled, segment, snapshot
+
+from et_replay.commands import main
+
+MIB = 2**20
+A, B = 64 * MIB, 256 * MIB
+SIZES = {0: 30, 1: 50, 2: 40}
+"""MiB that each rank holds at once, beside a segment of 20 MiB that it gave back."""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """Return the captured run of three ranks."""
+    folder = tmp_path / "job"
+    for rank, size in SIZES.items():
+        trace = [
+            entry("segment_alloc", A, 20 * MIB),
+            entry("alloc", A, 20 * MIB),
+            *freed(A, 20 * MIB),
+            entry("segment_alloc", B, size * MIB),
+            entry("alloc", B, size * MIB),
+        ]
+        segments = [segment(A, block(20 * MIB, "inactive")), segment(B, block(size * MIB))]
+        file = tmp_path / "snapshot.pickle"
+        file.write_bytes(pickled(snapshot(segments, trace)))
+        write_run(folder, ends=(), rank=rank, world_size=3, snapshot=file)
+    return folder
+
+
+def lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[list[str]]:
+    """Return the cells of each line that a command prints."""
+    assert main([*words, "--quiet"]) == 0
+    return [re.split(r" {2,}", line.strip()) for line in capsys.readouterr().out.splitlines()]
+
+
+def objects(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    assert main([*words, "--json", "-", "--quiet"]) == 0
+    found = json.loads(capsys.readouterr().out)["results"]
+    assert isinstance(found, list)
+    return found
+
+
+def test_compare_has_one_table_with_the_worst_rank_first(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("compare", "--trace", str(job), "--allocator", "native", "--allocator", "direct")
+    found = lines(capsys, *words)
+    assert found[:5] == [
+        ["Peak reserved by rank, the worst first"],
+        ["rank", "native", "direct", "input"],
+        ["1", "70.0 MiB", "50.0 MiB", "rank-1.snapshot.pickle"],
+        ["2", "60.0 MiB", "40.0 MiB", "rank-2.snapshot.pickle"],
+        ["0", "50.0 MiB", "30.0 MiB", "rank-0.snapshot.pickle"],
+    ]
+    assert found[6] == ["Rank 1"]
+    assert [line[0] for line in found].count("Input") == 1
+    rows = objects(capsys, *words)
+    assert [row["rank"] for row in rows] == [1, 1, 2, 2, 0, 0]
+
+
+def test_a_rank_that_runs_out_of_memory_is_worse_than_one_that_does_not(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compare", "--trace", str(job), "--device-memory", "45MiB", "--allocator", "native"]
+    assert main([*words, "--json", "-", "--quiet"]) == 3
+    rows = json.loads(capsys.readouterr().out)["results"]
+    assert [(row["rank"], row["out_of_memory"] is not None) for row in rows] == [
+        (1, True),
+        (2, False),
+        (0, False),
+    ]
+
+
+def test_fit_has_one_table_with_the_worst_rank_first(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("fit", "--trace", str(job), "--allocator", "native", "--allocator", "expandable")
+    found = lines(capsys, *words)
+    assert found[1:5] == [
+        ["rank", "native", "least", "of", "input"],
+        ["1", "70.0 MiB", "60.0 MiB", "expandable", "rank-1.snapshot.pickle"],
+        ["2", "60.0 MiB", "40.0 MiB", "expandable", "rank-2.snapshot.pickle"],
+        ["0", "50.0 MiB", "40.0 MiB", "expandable", "rank-0.snapshot.pickle"],
+    ]
+    assert found[-2] == ["native", "70.0 MiB", "rank-1.snapshot.pickle"]
+    assert [row["rank"] for row in objects(capsys, *words)] == [1, 1, 2, 2, 0, 0]
+
+
+def test_plan_makes_one_for_each_rank_and_has_the_largest_first(
+    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plans = tmp_path / "plans"
+    plans.mkdir()
+    found = lines(capsys, "plan", "--trace", str(job), "--output", str(plans))
+    assert found[1] == [
+        *("rank", "arena", "of the lower bound", "storages", "time", "input", "written"),
+    ]
+    assert [(line[0], line[1], line[-1]) for line in found[2:5]] == [
+        ("1", "50.0 MiB", "rank-1.plan.json"),
+        ("2", "40.0 MiB", "rank-2.plan.json"),
+        ("0", "30.0 MiB", "rank-0.plan.json"),
+    ]
+    rows = objects(capsys, "plan", "--trace", str(job))
+    assert [(row["rank"], row["arena_bytes"]) for row in rows] == [
+        (1, 50 * MIB),
+        (2, 40 * MIB),
+        (0, 30 * MIB),
+    ]
+
+
+def test_files_that_are_no_job_keep_their_order_and_a_table_each(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(job / f"rank-{rank}.snapshot.pickle") for rank in SIZES]
+    words = [word for file in files for word in ("--trace", file)]
+    rows = objects(capsys, "compare", *words, "--allocator", "native")
+    assert [(row["rank"], row["input"]) for row in rows] == [(None, file) for file in files]
