@@ -58,6 +58,10 @@ class ReplayError(EtReplayError):
     """An operator failed, or cannot run, where the user asked not to go on."""
 
 
+class CommunicationError(ReplayError):
+    """A call of torch.distributed failed, most often because another rank has ended."""
+
+
 class UndefinedBehaviorError(ReplayError):
     """PyTorch itself crashes or corrupts its state here; `event` is the row, as far as known."""
 

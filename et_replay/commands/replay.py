@@ -26,6 +26,7 @@ from et_replay.commands.pages import maps_of, write_page
 from et_replay.commands.replay_arguments import DEFAULT_WORKSPACE
 from et_replay.commands.replay_arguments import add_arguments as add_arguments
 from et_replay.commands.replay_history import replay_history
+from et_replay.commands.replay_ranks import is_for_ranks, replay_ranks
 from et_replay.errors import OutOfMemoryError, ReplayError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
@@ -60,6 +61,9 @@ _RECORDED = ("profile", "execution_trace")
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a trace's operators again and report their time and memory."""
+    if is_for_ranks(arguments):
+        _check_files(arguments)
+        return replay_ranks(arguments, _program_of, _options_for_all, _reasons)
     arguments.trace = options.expand_to_one(arguments.trace)
     _check_files(arguments)
     recording = open_recording(arguments.trace, strict=arguments.strict)
@@ -95,6 +99,27 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def _options_for_all(arguments: argparse.Namespace, program: Program) -> ReplayOptions:
+    """Read the options of a replay, and refuse those that its device cannot follow."""
+    from et_replay.replay.configuration import Configuration, read_configuration
+    from et_replay.replay.target import choose_target
+
+    configuration = Configuration()
+    if arguments.config is not None:
+        configuration = read_configuration(arguments.config)
+    choose_target(arguments.device, "").refuse_simulated(_only_simulated(arguments))
+    return _with_workspace(program, _options_of(arguments, configuration))
+
+
+def _with_workspace(program: Program, options: ReplayOptions) -> ReplayOptions:
+    """Put what the trace suggests in the place of a size that is left open."""
+    from et_replay.replay.workspaces import default_library_workspace
+
+    if options.library_workspace != DEFAULT_WORKSPACE:
+        return options
+    return dataclasses.replace(options, library_workspace=default_library_workspace(program))
 
 
 def _replay_trace(trace: ExecutionTrace, arguments: argparse.Namespace) -> int:
@@ -147,10 +172,8 @@ def _replay(
     Returns with the result the options whose files were not written.
     """
     from et_replay.replay import replay
-    from et_replay.replay.workspaces import default_library_workspace
 
-    if options.library_workspace == DEFAULT_WORKSPACE:
-        options = dataclasses.replace(options, library_workspace=default_library_workspace(program))
+    options = _with_workspace(program, options)
     with ExitStack() as files, progress_bar(arguments.quiet) as progress:
         partial = {
             name: files.enter_context(appearing(Path(getattr(arguments, name)), arguments.force))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from et_replay.commands import options
+from et_replay.commands.replay_ranks import REPLAY_MODES
 from et_replay.explain.explanation import Moment
 from et_replay.program import Mode
 
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="replay the operator of this node alone, whatever encloses it",
     )
     _add_device(parser)
+    _add_ranks(parser)
     _add_memory(parser)
     _add_allocator(parser)
     _add_iterations(parser)
@@ -47,6 +49,31 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--cpu", dest="device", action="store_const", const="cpu", help="short for --device cpu"
+    )
+
+
+def _add_ranks(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--replay-mode",
+        choices=REPLAY_MODES,
+        metavar="comp|comm|full",
+        help="what is replayed: comp computes, and collectives do no more than they do to memory; "
+        "comm makes the collectives alone, over torch.distributed; full is both (default: full "
+        "for the traces of several ranks under torchrun, else comp)",
+    )
+    parser.add_argument(
+        "--allow-other-world-size",
+        action="store_true",
+        help="make collectives though there are fewer or more processes than the job has ranks; "
+        "the report says what is then not as in the job",
+    )
+    parser.add_argument(
+        "--collective-timeout",
+        type=options.seconds,
+        default=300.0,
+        metavar="SECONDS",
+        help="end all ranks, and say what each waits for, when a collective takes longer "
+        "(default: 300)",
     )
 
 

@@ -90,6 +90,6 @@ def _notes(generations: Generations) -> tuple[str, ...]:
     if estimated:
         notes.append(
             f"{estimated} of {len(generations.storages)} storages have estimated sizes:"
-            " the trace lacks strides, which schemas before 1.1.1 do not have."
+            " the trace has no strides that fit their shapes, as schemas before 1.1.1 have none."
         )
     return tuple(notes)

@@ -11,6 +11,9 @@ original job did as well:
   compute, and allocate, in float.
 * Tensor subclasses (jagged nested tensors, DTensor): an operator on them shows tensors without
   storage, and is Python code that calls operators on the tensors inside.
+
+A collective is one call, whatever its process group calls to prepare it; a batch of messages is as
+many calls.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from et_replay.program.program import Call
 
 _ALLOCATES = re.compile(r"aten::(new_)?(empty|zeros|ones|full)(_like|_strided|_permuted)?")
 _PYTHON = "PythonSubclass"
+_BATCH = "::batch_p2p_ops"
 
 
 class CallChooser:
@@ -54,13 +58,24 @@ class CallChooser:
         while pending:
             i = pending.pop()
             children = list(self._nesting.children(i)) if self._nesting.last[i] > i else []
-            if self._is_of_subclass(i) or (
-                children and self._hides_something(i, children) and self._is_composite(i, children)
-            ):
+            if self._is_made_of(i, children):
                 pending.extend(reversed(children))
             else:
                 chosen.append(whole if i == top_level else self.call(i))
         return whole, tuple(chosen)
+
+    def _is_made_of(self, i: int, children: list[int]) -> bool:
+        """Tell whether replay executes the calls below call `i` in its place."""
+        node = self._nesting.nodes[i]
+        if node.is_collective:
+            return node.name.endswith(_BATCH)
+        if self._is_of_subclass(i):
+            return True
+        return (
+            bool(children)
+            and self._hides_something(i, children)
+            and self._is_composite(i, children)
+        )
 
     def _is_of_subclass(self, i: int) -> bool:
         """Tell whether Python ran call `i`: then the dispatcher's label for that is below it."""

@@ -32,8 +32,10 @@ def coverage_of(
         ],
         not_reached=len(all_operations) - reached,
         collectives=sum(
-            operation.node.is_collective and not is_wait(operation.node)
-            for operation in program.operations[:reached]
+            operation.node.is_collective
+            and not is_wait(operation.node)
+            and prepared.outcome is not Outcome.EXECUTED
+            for operation, prepared in zip(program.operations[:reached], operations, strict=True)
         ),
         unexecuted=_unexecuted(operations, all_operations),
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -46,6 +48,9 @@ from et_replay.serving import DEFAULT_DEVICE_MEMORY
 from et_replay.simulation import TORCH, PlanFigures, allocator_name
 from et_replay.units import format_bytes
 
+if TYPE_CHECKING:
+    from et_replay.replay.communication.communicator import Communicator
+
 Progress = Callable[[int, int], None]
 
 _REHEARSED = (
@@ -55,9 +60,14 @@ _REHEARSED = (
 
 
 def replay(
-    program: Program, options: ReplayOptions, progress: Progress | None = None
+    program: Program,
+    options: ReplayOptions,
+    progress: Progress | None = None,
+    communicator: Communicator | None = None,
 ) -> ReplayResult:
     """Replay `program`; `progress` is told operations done and operations to do.
+
+    Collectives are made by `communicator`; without one they are replaced by what they do to memory.
 
     Running out of memory is a result, not an error. Raises UsageError for options that cannot be
     had, ReplayError where `on_unsupported` is `fail` and something is, or where a GPU fails.
@@ -69,9 +79,11 @@ def replay(
         # Before anything else can use CUDA.
         served = _served_memory(options, target)
     import_modules(options.imports)
+    if communicator is not None:
+        communicator.begin()
     try:
-        with torch.inference_mode():
-            return _Replay(program, options, target, progress, served).result()
+        with _without_gradients(communicator, target):
+            return _Replay(program, options, target, progress, served, communicator).result()
     except RuntimeError as error:
         if target.simulated:
             raise
@@ -81,6 +93,18 @@ def replay(
             f"{target.device} failed: {reason}; with CUDA_LAUNCH_BLOCKING=1 in the environment it"
             " fails at the operation that is the cause."
         ) from error
+
+
+def _without_gradients(
+    communicator: Communicator | None, target: Target
+) -> AbstractContextManager[object]:
+    """Keep PyTorch from recording what a backward pass would need, at the lowest cost.
+
+    That is inference mode, but gloo's threads, which are not in it, may not write to its tensors.
+    """
+    if communicator is None or not target.simulated:
+        return torch.inference_mode()
+    return torch.no_grad()
 
 
 class _Replay:
@@ -93,13 +117,20 @@ class _Replay:
         target: Target,
         progress: Progress | None,
         served: ServedMemory | None = None,
+        communicator: Communicator | None = None,
     ) -> None:
+        self._communicator = communicator
         self._program = program
         self._options = options
         self._target = target
         self._progress = progress or (lambda done, total: None)
         preparer = Preparer(
-            program, target, options.on_unsupported, options.run_kernels, options.skips
+            program,
+            target,
+            options.on_unsupported,
+            options.run_kernels,
+            options.skips,
+            communicator,
         )
         prepared = preparer.prepare(options.mode)
         self._steps = schedule(program, options.mode)
@@ -125,7 +156,7 @@ class _Replay:
             result = self._measured()
             # What follows must not show in what was measured, so it comes last.
             if result.out_of_memory is None:
-                result = self._with_operation_times(result)
+                result = self._with_operation_times(self._with_collective_times(result))
             return with_recordings(result, self._iteration, self._target.device, self._options)
         finally:
             self._memory.stop()
@@ -162,12 +193,17 @@ class _Replay:
             allocator=self._allocator(),
             events=self._events(),
             at_failure=self._at_failure(failure) if failure else None,
-            notes=(
-                *self._program.trace.notes,
-                *self._program.notes,
-                *self._contents.notes,
-                *self._notes,
-            ),
+            replay_mode=self._options.replay_mode,
+            notes=self._all_notes(),
+        )
+
+    def _all_notes(self) -> tuple[str, ...]:
+        return (
+            *self._program.trace.notes,
+            *self._program.notes,
+            *self._contents.notes,
+            *(self._communicator.notes() if self._communicator is not None else ()),
+            *self._notes,
         )
 
     def _new_memory(self) -> DeviceMemory:
@@ -267,6 +303,20 @@ class _Replay:
         finder = FallbackFinder(memory, names)
         self._iteration.stepped(finder.step)
         self._elsewhere = finder.finish()
+
+    def _with_collective_times(self, result: ReplayResult) -> ReplayResult:
+        """Run further iterations, and take the time of each collective in them.
+
+        All ranks run as many, or they would wait for each other.
+        """
+        communicator = self._communicator
+        if communicator is None or not communicator.collectives:
+            return result
+        times = [
+            communicator.timed(lambda: self._iteration.timed(first=False))
+            for _ in range(self._options.timed_iterations)
+        ]
+        return replace(result, collective_times=communicator.times(), timed_iterations=tuple(times))
 
     def _with_operation_times(self, result: ReplayResult) -> ReplayResult:
         """Run further iterations, and take the time of each operation in them."""

@@ -28,7 +28,8 @@ class ReplayOptions:
     `timed_iterations` further ones; None means on cuda only. `imports` are modules that register
     operators, imported before anything is prepared; operations that one of `skips` matches are not
     executed, but their results appear. `profile` and `execution_trace` are files to write about
-    one further iteration each; a note says why one is missing. Raises UsageError where one option
+    one further iteration each; a note says why one is missing. `replay_mode` says what of a job
+    is replayed: its computation, its communication, or both. Raises UsageError where one option
     cannot go with another.
     """
 
@@ -52,6 +53,7 @@ class ReplayOptions:
     skips: tuple[Skip, ...] = ()
     profile: Path | None = None
     execution_trace: Path | None = None
+    replay_mode: str = "comp"
 
     def further_iterations(self, device_type: str) -> int:
         """Return how many iterations take operations' times; none on meta, which computes none."""

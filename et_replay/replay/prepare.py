@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from et_replay.execution_trace import Node, TensorRef, tensors
 from et_replay.program.program import Call, Operation, Program
@@ -41,6 +41,9 @@ from et_replay.replay.slot_lifetimes import assign_clearing, permanent_slots
 from et_replay.replay.target import Target
 from et_replay.replay.uninitialised import storages_filled_unseen
 
+if TYPE_CHECKING:
+    from et_replay.replay.communication.communicator import Communicator
+
 Bounds = tuple[tuple[int, Requirement], ...]
 
 _TOUCH_FILES = frozenset({"aten::from_file", "aten::save", "aten::load"})
@@ -66,8 +69,10 @@ class Preparer:
         on_unsupported: str,
         run_kernels: bool,
         skips: Sequence[Skip] = (),
+        communicator: Communicator | None = None,
     ) -> None:
         self._program = program
+        self._communicator = communicator
         self._target = target
         self._on_unsupported = on_unsupported
         self._skips = skips
@@ -79,6 +84,8 @@ class Preparer:
     def prepare(self, mode: Mode) -> Prepared:
         """Prepare all operations; raises ReplayError for one that cannot run, by policy."""
         operations = [self._operation(operation) for operation in self._program.operations]
+        if self._communicator is not None:
+            self._communicator.add_waits(operations)
         pass_back(self._program, self._contents.requirements)
         keep = mode is Mode.PRE_ALLOCATE
         permanent = permanent_slots(self._program, operations) if keep else set()
@@ -93,7 +100,7 @@ class Preparer:
             prepared.configured = True
             prepared.degrade(Outcome.SKIPPED, skipped)
             prepared.calls.append(stand_in((*operation.call.inputs, *operation.call.outputs)))
-        elif node.is_collective:
+        elif node.is_collective and self._communicator is None:
             self._give_up(prepared, operation.call, "a collective, and there is no process group")
         else:
             self._add_calls(prepared, operation)
@@ -131,6 +138,8 @@ class Preparer:
     def _call(self, prepared: PreparedOperation, call: Call) -> PreparedCall:
         if call.node.is_kernel:
             return self._launch(call)
+        if call.node.is_collective and self._communicator is not None:
+            return self._communicator.prepare(call)
         made = self._program.storages_of(call.outputs) - self._program.storages_of(call.inputs)
         if made & self._filled_unseen:
             reason = "the job filled its memory unseen; it gets valid values"

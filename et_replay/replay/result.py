@@ -153,6 +153,25 @@ class ClassTime:
         return round(statistics.median(self.times))
 
 
+@dataclass(frozen=True, slots=True)
+class CollectiveTimes:
+    """How long the collectives of one kind, group and size took in one rank, one entry a call.
+
+    `group` are the global ranks, `bytes` the size as NCCL's tests count it: all that a rank has or
+    gets, whichever is more. `begins_ns` are when the rank came to each call, from a moment on that
+    is the same in all ranks, as far as the end of a barrier is: the difference between ranks is
+    what one waits for another. `iterations` are those in which they were taken.
+    """
+
+    kind: str
+    group: tuple[int, ...]
+    dtype: str
+    bytes: int
+    times_ns: tuple[int, ...]
+    begins_ns: tuple[int, ...]
+    iterations: int = 1
+
+
 @dataclass(frozen=True)
 class ReplayResult:
     """One replay of one trace window on one device.
@@ -164,7 +183,8 @@ class ReplayResult:
     to the end of the last iteration. `at_failure` is the memory of a real one when a request did
     not fit, where that is known, and this request its one event. `operation_times` are those of
     further iterations, the longest first; empty where these were not wanted, or did not come to
-    their end. `notes` says what else a reader must know.
+    their end. `collective_times` are those of `timed_iterations` further ones (their own times),
+    empty where no collective was executed. `notes` says what else a reader must know.
     """
 
     trace: str
@@ -191,4 +211,7 @@ class ReplayResult:
     torch_version: str = ""
     at_failure: MemoryHistory | None = None
     operation_times: Sequence[ClassTime] = ()
+    replay_mode: str = "comp"
+    collective_times: Sequence[CollectiveTimes] = ()
+    timed_iterations: Sequence[int] = ()
     notes: Sequence[str] = ()

@@ -75,3 +75,10 @@ def choose_target(
             f"Expected a device such as auto, cuda, cuda:1, cpu or meta, got {text!r}."
         )
     return Target(device, recorded_kind)
+
+
+def own_device(text: str, local_rank: int) -> str:
+    """Give each process of a host a GPU of its own, where `text` leaves open which one."""
+    if text not in ("auto", "cuda") or (text == "auto" and not torch.cuda.is_available()):
+        return text
+    return f"cuda:{local_rank}"

@@ -1,0 +1,1 @@
+"""Collectives of a trace in, the same ones executed by torch.distributed out."""

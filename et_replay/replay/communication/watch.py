@@ -1,0 +1,221 @@
+"""What this rank waits for, and word of the others, in; one sentence for all that ends them out.
+
+Ranks tell each other through the store of torchrun's rendezvous, which outlives each of them:
+
+    et_replay/told          counts those that want to say why all end; the first one says it
+    et_replay/beat/R        grows while rank R lives
+    et_replay/waits/R       what rank R waits for, once `et_replay/hang` is set
+
+A thread looks on, as the main one may be blocked: by a collective, by a GPU. PyTorch has no call
+that ends a blocked one in another thread, so this thread ends the process.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from et_replay.replay.communication.beats import PREFIX, Beats, Store
+
+TICK = 0.5
+"""Seconds between two looks."""
+_SILENT = 4 * TICK
+"""Seconds without a beat after which a rank is gone, where something else says that one is."""
+_VERY_SILENT = 30.0
+"""The same where nothing else does: Python code can keep a thread waiting for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    text: str
+    since: float
+    done: Callable[[], bool]
+
+
+class Watch:
+    """Looks on from `start` to `stop`; `say` prints a sentence.
+
+    A collective that takes more than `timeout` seconds ends all ranks.
+    """
+
+    def __init__(
+        self, store: Store, rank: int, size: int, timeout: float, say: Callable[[str], None]
+    ) -> None:
+        self._store = store
+        self._rank = rank
+        self._size = size
+        self._timeout = timeout
+        self._say = say
+        self._entries: deque[_Entry] = deque()
+        self._passed = "before its first collective"
+        self._beats = Beats(store, rank)
+        self._ending = threading.Lock()
+        self._woken, self._waker = socket.socketpair()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._stopping = False
+        self._terminated = False
+        self._handler: object = None
+
+    def start(self) -> None:
+        """Begin to look on, and see to it that SIGTERM, by which torchrun ends ranks, is seen.
+
+        Python calls a handler once the main thread comes back to it, which may be never; the number
+        of the signal is written to a socket at once.
+        """
+        self._waker.setblocking(False)
+        self._woken.setblocking(False)
+        self._beats.beat()
+        if threading.current_thread() is threading.main_thread():
+            self._handler = signal.signal(signal.SIGTERM, lambda number, frame: None)
+            signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look on no longer."""
+        self._stopping = True
+        with suppress(OSError):
+            self._waker.send(b"\0")
+        self._thread.join(4 * TICK)
+        if self._handler is not None:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, self._handler)  # type: ignore[arg-type]
+
+    def enter(self, text: str, done: Callable[[], bool]) -> None:
+        """Note that `text` has begun; it is over once `done` says so."""
+        entries = self._entries
+        while entries and entries[0].done():
+            self._passed = f"after {entries.popleft().text}"
+        entries.append(_Entry(text, time.monotonic(), done))
+
+    def claim(self) -> None:
+        """Let the caller, and not the thread, end this process from here on."""
+        self._ending.acquire()
+
+    def tell(self, sentence: str) -> bool:
+        """Ask to end all ranks for a reason that is this one's; True if no other asked before."""
+        with suppress(RuntimeError):
+            first = self._store.add(f"{PREFIX}/told", 1) == 1
+            self._store.set(f"{PREFIX}/why", sentence)
+            return first
+        return True
+
+    def is_ending(self) -> bool:
+        """Tell whether another rank, or torchrun, has asked this one to end."""
+        with suppress(RuntimeError):
+            return self._terminated or self._store.check([f"{PREFIX}/told"])
+        return True
+
+    def lost(self, reason: str) -> str | None:
+        """Find out why communication broke off; None where another rank has said it.
+
+        Takes as long as it takes to see that a rank lives no longer.
+        """
+        with suppress(RuntimeError):
+            end = time.monotonic() + _SILENT + TICK
+            while time.monotonic() < end:
+                if self._store.check([f"{PREFIX}/told"]):
+                    return None
+                self._beats.beat()
+                self._beats.look_at(range(self._size))
+                time.sleep(TICK / 2)
+            gone = self._beats.silent(_SILENT)
+            if gone:
+                reason = f"{_ranks(gone)} ended without a word while {self._state()}"
+            return f"{reason}." if self.tell(reason) else None
+        return f"{reason}, and the rendezvous of the job is gone."
+
+    def _run(self) -> None:
+        while not self._stopping:
+            terminated = self._sleep()
+            try:
+                if not self._stopping:
+                    self._look(terminated)
+            except RuntimeError:  # the store is gone, and with it the job
+                if not self._stopping and terminated:
+                    os._exit(1)
+
+    def _sleep(self) -> bool:
+        """Wait for the next look; True where SIGTERM has come."""
+        if not select.select([self._woken], [], [], TICK)[0]:
+            return False
+        self._terminated |= signal.SIGTERM in self._woken.recv(64)
+        return self._terminated
+
+    def _look(self, terminated: bool) -> None:
+        self._beats.beat()
+        if self._size > 1 and self._store.check([f"{PREFIX}/told"]):
+            self._end(lambda: None)
+        if terminated:
+            self._end(lambda: self.lost(f"SIGTERM came while {self._state()}"))
+        if self._size > 1:
+            self._beats.look_at([(self._rank + 1) % self._size])
+            if self._waits_since() is not None and self._beats.silent(_VERY_SILENT):
+                self._end(lambda: self.lost(f"A rank is silent while {self._state()}"))
+        since = self._waits_since()
+        hang = f"{PREFIX}/hang"
+        if since is not None and time.monotonic() - since > self._timeout:
+            self._store.set(hang, str(self._rank))
+        if self._store.check([hang]):
+            self._end(self._hung)
+
+    def _end(self, find: Callable[[], str | None]) -> None:
+        """End the process and say what `find` finds, unless the main thread is about to."""
+        if not self._ending.acquire(blocking=False):
+            return
+        if sentence := find():
+            self._say(f"et_replay: error: {sentence}")
+        os._exit(1)
+
+    def _hung(self) -> str | None:
+        """Say what every rank waits for, or None where another one does."""
+        self._store.set(f"{PREFIX}/waits/{self._rank}", self._state())
+        end = time.monotonic() + _SILENT
+        keys = [f"{PREFIX}/waits/{rank}" for rank in range(self._size)]
+        while time.monotonic() < end and not self._store.check(keys):
+            time.sleep(TICK / 5)
+        if self._store.add(f"{PREFIX}/told", 1) > 1:
+            time.sleep(_SILENT)  # until the one that says it has read what this one waits for
+            return None
+        texts = [
+            self._store.get(key).decode() if self._store.check([key]) else f"rank {rank} is silent"
+            for rank, key in enumerate(keys)
+        ]
+        return f"No collective ended for {self._timeout:g} s: {'; '.join(_alike(texts))}."
+
+    def _state(self) -> str:
+        waits = next((entry for entry in list(self._entries) if not entry.done()), None)
+        doing = f"waits in {waits.text}" if waits else f"computes {self._passed}"
+        return f"rank {self._rank} {doing}"
+
+    def _waits_since(self) -> float | None:
+        return next((entry.since for entry in list(self._entries) if not entry.done()), None)
+
+
+def _ranks(numbers: list[int]) -> str:
+    if len(numbers) == 1:
+        return f"Rank {numbers[0]}"
+    return f"Ranks {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+
+
+def _alike(texts: list[str]) -> list[str]:
+    """Join what `rank 1 waits in x` and `rank 2 waits in x` say alike."""
+    by_rest: dict[str, list[int]] = {}
+    for text in texts:
+        _, rank, rest = text.split(" ", 2)
+        by_rest.setdefault(rest, []).append(int(rank))
+    found = []
+    for rest, ranks in by_rest.items():
+        several = _ranks(ranks).lower()
+        for one, many in (("waits ", "wait "), ("computes ", "compute "), ("is ", "are ")):
+            if len(ranks) > 1 and rest.startswith(one):
+                rest = many + rest.removeprefix(one)
+        found.append(f"{several} {rest}")
+    return found

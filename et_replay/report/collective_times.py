@@ -1,0 +1,187 @@
+"""The collective times of all ranks in; count, time, bandwidth and waiting of each kind out.
+
+Bandwidths are as NCCL's tests define them (doc/PERFORMANCE.md there): the algorithm's is bytes by
+time, the bus's that times a factor, so that it can be held against the hardware whatever the number
+of ranks. A rank that comes early waits for the last one, which is no transfer: the time of a call
+is that of the rank that waited least, or where not all wait for all, the longest without waiting.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from et_replay.replay.result import CollectiveTimes
+
+_ALL_WAIT = ("all_", "reduce_scatter", "barrier", "monitored_barrier")
+_BETWEEN_TWO = frozenset({"send", "recv"})
+
+
+@dataclass(frozen=True)
+class CollectiveRow:
+    """The calls of one kind, group, type and size; times in ns, bandwidths in bytes a second.
+
+    `bytes` is that of the rank with most, as these may differ. `calls` are those of an iteration in
+    each of `ranks`. `times` has one of each call, or where calls of different ranks cannot be told
+    to be one, of each call of each rank. `waits` says how long each rank waited for others in an
+    iteration, and `waited_for` for whom. `share` is what the calls with all waiting take of an
+    iteration, as a mean of ranks. Bandwidths are None where nothing is transferred.
+    """
+
+    kind: str
+    group: tuple[int, ...]
+    dtype: str
+    bytes: int
+    ranks: tuple[int, ...]
+    calls: int
+    times: Sequence[int]
+    waits: Mapping[int, int]
+    waited_for: Mapping[int, int]
+    share: float | None
+
+    @property
+    def median(self) -> int:
+        return round(statistics.median(self.times))
+
+    @property
+    def slowest(self) -> int | None:
+        """The rank for which the others waited longest; None where none did."""
+        return max(self.waited_for, key=lambda rank: (self.waited_for[rank], -rank), default=None)
+
+    @property
+    def algorithm_bandwidth(self) -> float | None:
+        median = statistics.median(self.times)
+        return self.bytes / median * 1e9 if self.bytes and median else None
+
+    @property
+    def bus_bandwidth(self) -> float | None:
+        algorithm = self.algorithm_bandwidth
+        return None if algorithm is None else algorithm * bus_factor(self.kind, len(self.group))
+
+
+def bus_factor(kind: str, ranks: int) -> float:
+    """Return bus bandwidth / algorithm bandwidth for a kind of collective among `ranks` ranks."""
+    if kind.startswith("all_reduce"):
+        return 2 * (ranks - 1) / ranks
+    if kind.startswith(("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")):
+        return (ranks - 1) / ranks
+    return 1.0
+
+
+def collective_rows(
+    times: Mapping[int, Sequence[CollectiveTimes]], iteration_times: Mapping[int, Sequence[int]]
+) -> list[CollectiveRow]:
+    """Bring together what the ranks have of the same kind, group, type and size; longest first.
+
+    `iteration_times` are those of the iterations in which `times` were taken.
+    """
+    found: dict[tuple[str, tuple[int, ...], str], dict[int, list[CollectiveTimes]]] = {}
+    for rank, entries in sorted(times.items()):
+        for entry in (entry for entry in entries if entry.times_ns):
+            key = (entry.kind, entry.group, entry.dtype)
+            found.setdefault(key, {}).setdefault(rank, []).append(entry)
+    rows = []
+    for (kind, group, dtype), ranks in found.items():
+        of_sizes: dict[int, list[_Call]] = {}
+        for call in _calls(kind, ranks):
+            of_sizes.setdefault(call.bytes, []).append(call)
+        iterations = max(entry.iterations for entries in ranks.values() for entry in entries)
+        for calls in of_sizes.values():
+            rows.append(_row(kind, group, dtype, calls, iterations, iteration_times))
+    return sorted(rows, key=lambda row: -row.median * row.calls)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One collective: when each rank came to it, and how long it stayed."""
+
+    bytes: int
+    begins: Mapping[int, int]
+    times: Mapping[int, int]
+
+    @property
+    def last(self) -> int:
+        """The rank that came last."""
+        return max(self.begins, key=lambda rank: self.begins[rank])
+
+    def waits(self) -> dict[int, int]:
+        """Say how long each rank waited for the last one, which cannot be longer than it stayed."""
+        last = self.begins[self.last]
+        return {rank: min(last - begin, self.times[rank]) for rank, begin in self.begins.items()}
+
+    def time(self, kind: str) -> int:
+        """Return how long it took but for waiting."""
+        if kind.startswith(_ALL_WAIT):
+            return min(self.times.values())
+        waits = self.waits()
+        return max(time - waits[rank] for rank, time in self.times.items())
+
+
+def _calls(kind: str, ranks: Mapping[int, Sequence[CollectiveTimes]]) -> Iterator[_Call]:
+    """Yield the calls of a kind in a group: all ranks come to these in the same order.
+
+    Messages are between two, and where ranks came to different numbers of calls, it cannot be told
+    which are one.
+    """
+    of_ranks = {
+        rank: [called[1:] for called in sorted(_in_order(entries))]
+        for rank, entries in ranks.items()
+    }
+    if kind in _BETWEEN_TWO or len(set(map(len, of_ranks.values()))) > 1:
+        for rank, calls in of_ranks.items():
+            yield from (_Call(size, {rank: begin}, {rank: time}) for begin, time, size in calls)
+        return
+    for of_all in zip(*of_ranks.values(), strict=True):
+        of_call = dict(zip(of_ranks, of_all, strict=True))
+        yield _Call(
+            max(size for _, _, size in of_all),
+            {rank: begin for rank, (begin, _, _) in of_call.items()},
+            {rank: time for rank, (_, time, _) in of_call.items()},
+        )
+
+
+def _in_order(entries: Sequence[CollectiveTimes]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the number of the iteration, begin, time and bytes of each call."""
+    for entry in entries:
+        calls = -(-len(entry.times_ns) // entry.iterations)
+        for k, (begin, time) in enumerate(zip(entry.begins_ns, entry.times_ns, strict=True)):
+            yield k // calls, begin, time, entry.bytes
+
+
+def _row(
+    kind: str,
+    group: tuple[int, ...],
+    dtype: str,
+    calls: Sequence[_Call],
+    iterations: int,
+    iteration_times: Mapping[int, Sequence[int]],
+) -> CollectiveRow:
+    """Sum up calls of one size."""
+    waits: Counter[int] = Counter()
+    waited_for: Counter[int] = Counter()
+    stays: Counter[int] = Counter()
+    counts = Counter(rank for call in calls for rank in call.times)
+    for call in calls:
+        stays.update(call.times)
+        if len(call.times) > 1:
+            waits.update(call.waits())
+            waited_for[call.last] += sum(call.waits().values())
+    shares = [
+        stay / sum(iteration_times[rank])
+        for rank, stay in stays.items()
+        if sum(iteration_times.get(rank, ()))
+    ]
+    return CollectiveRow(
+        kind=kind,
+        group=group,
+        dtype=dtype,
+        bytes=calls[0].bytes,
+        ranks=tuple(sorted(counts)),
+        calls=-(-max(counts.values()) // iterations),
+        times=[call.time(kind) for call in calls],
+        waits={rank: round(wait / iterations) for rank, wait in waits.items()},
+        waited_for={rank: round(wait / iterations) for rank, wait in waited_for.items() if wait},
+        share=statistics.fmean(shares) if shares else None,
+    )

@@ -1,0 +1,247 @@
+"""The replays of all ranks in; the summary that rank 0 prints, or its JSON object, out."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from et_replay.explain import Explanation, Option
+from et_replay.ranks.groups import group_text
+from et_replay.replay.result import MemoryPeaks, Outcome, Reason, ReplayResult
+from et_replay.report.collective_times import CollectiveRow, collective_rows
+from et_replay.report.document import JsonObject
+from et_replay.report.replay import replay_object, replay_text
+from et_replay.report.table import fields, section, table
+from et_replay.units import format_bytes, format_duration, format_rate, format_share
+
+Results = Mapping[int, ReplayResult]
+Reasons = Mapping[int, tuple[Explanation | None, Sequence[Option]]]
+"""Why memory ran out, and what would fit, of the ranks in which it did."""
+
+_RANKS_SHOWN = 16
+"""Ranks with a row of their own unless all are wanted: the slowest ones."""
+_ROWS_SHOWN = 20
+_RANKS = ("rank", "time", "waiting", "allocated", "reserved", "executed", "substituted", "skipped")
+_COLLECTIVES = (
+    "collective",
+    "group",
+    "type",
+    "bytes",
+    "calls",
+    "time",
+    "shortest",
+    "longest",
+    "algorithm",
+    "bus",
+    "share",
+    "waiting",
+    "for rank",
+)
+
+
+def ranks_text(
+    trace: str,
+    results: Results,
+    verbose: bool = False,
+    size: int | None = None,
+    reasons: Reasons | None = None,
+) -> str:
+    """Summarise what the ranks of the job in `trace` replayed; with `verbose` nothing is cut.
+
+    `size` counts all of them, where some have no result. Of those that ran out of memory the first
+    with known `reasons` is reported on by itself.
+    """
+    rows = _rows(results)
+    parts = [fields(_summary(trace, results, size or len(results)))]
+    title = "Ranks" if verbose or len(results) <= _RANKS_SHOWN else "The slowest ranks"
+    shown = _slowest_first(results)[: None if verbose else _RANKS_SHOWN]
+    waits = _waits(rows)
+    ranks = [_rank_row(rank, results[rank], waits.get(rank, 0)) for rank in shown]
+    parts.append(section(title, table(_RANKS, ranks, right=_RANKS)))
+    if rows:
+        parts.append(section(*_collectives(rows, verbose)))
+    if unexecuted := _unexecuted(results):
+        parts.append(section("Operations not executed as recorded", unexecuted))
+    known = reasons or {}
+    if failed := [rank for rank in sorted(results) if results[rank].out_of_memory]:
+        rank = min(failed, key=lambda rank: rank not in known)
+        about = replay_text(results[rank], *known.get(rank, (None, ())), verbose)
+        parts.append(f"\nRank {rank}\n{about}")
+    return "\n".join(parts)
+
+
+def ranks_object(
+    trace: str, results: Results, size: int | None = None, reasons: Reasons | None = None
+) -> JsonObject:
+    """Give the same its JSON form."""
+    rows = _rows(results)
+    waits = _waits(rows)
+    slowest = _slowest_first(results)
+    return {
+        "trace": trace,
+        "world_size": size or len(results),
+        "slowest_rank": slowest[0] if slowest else None,
+        "collectives": [_collective_object(row) for row in rows],
+        "ranks": [
+            {
+                "rank": rank,
+                "waiting_ns": waits.get(rank, 0),
+                **replay_object(result, *(reasons or {}).get(rank, ())),
+            }
+            for rank, result in sorted(results.items())
+        ],
+    }
+
+
+def _rows(results: Results) -> list[CollectiveRow]:
+    return collective_rows(
+        {rank: result.collective_times for rank, result in results.items()},
+        {rank: result.timed_iterations for rank, result in results.items()},
+    )
+
+
+def _summary(trace: str, results: Results, size: int) -> Iterator[tuple[str, str]]:
+    first = results[min(results)]
+    yield "Trace", f"{trace}, window {_one_of(result.window for result in results.values())}"
+    count = (
+        str(size) if size == len(results) else f"{len(results)} of {size}, the others were ended"
+    )
+    yield "Ranks", f"{count}, on {_one_of(result.device for result in results.values())}"
+    yield "Replay mode", first.replay_mode
+    yield "Mode", first.mode
+    kind = "simulated" if first.simulated else "measured"
+    times = {rank: median for rank, result in results.items() if (median := _time(result))}
+    if times:
+        slow, fast = max(times, key=times.__getitem__), min(times, key=times.__getitem__)
+        yield (
+            "Time",
+            f"{format_duration(times[slow])} per iteration in rank {slow}, the slowest; "
+            f"{format_duration(times[fast])} in rank {fast}",
+        )
+    most = max(sorted(results), key=lambda rank: _need(results[rank].memory))
+    memory = results[most].memory
+    yield (
+        "Peak memory",
+        f"{kind}; most in rank {most}: {format_bytes(memory.allocated)} allocated, "
+        f"{format_bytes(memory.reserved)} reserved",
+    )
+    for rank, result in sorted(results.items()):
+        if result.out_of_memory is not None:
+            yield "Out of memory", f"rank {rank}: {result.out_of_memory}"
+
+
+def _need(memory: MemoryPeaks) -> tuple[int, int]:
+    """Say how bad it is; where as many segments are reserved, by what lives in them."""
+    return memory.reserved, memory.allocated
+
+
+def _one_of(values: Iterable[str]) -> str:
+    """Write what all have in common, or each of the different ones."""
+    return ", ".join(dict.fromkeys(values))
+
+
+def _rank_row(rank: int, result: ReplayResult, waiting: int) -> tuple[str, ...]:
+    memory, coverage = result.memory, result.coverage
+    time = _time(result)
+    return (
+        str(rank),
+        format_duration(time) if time else "-",
+        format_duration(waiting) if result.collective_times else "-",
+        format_bytes(memory.allocated),
+        format_bytes(memory.reserved),
+        str(coverage.executed),
+        str(coverage.substituted),
+        str(coverage.skipped),
+    )
+
+
+def _time(result: ReplayResult) -> float:
+    return statistics.median(result.iteration_times) if result.iteration_times else 0.0
+
+
+def _slowest_first(results: Results) -> list[int]:
+    return sorted(results, key=lambda rank: (-_time(results[rank]), rank))
+
+
+def _waits(rows: Sequence[CollectiveRow]) -> Counter[int]:
+    """Add up how long each rank waits for others in an iteration."""
+    waits: Counter[int] = Counter()
+    for row in rows:
+        waits.update(row.waits)
+    return waits
+
+
+def _collectives(rows: Sequence[CollectiveRow], verbose: bool) -> tuple[str, str]:
+    shown = rows if verbose else rows[:_ROWS_SHOWN]
+    title = "Collectives, per call"
+    if len(shown) < len(rows):
+        title += f" ({len(shown)} of {len(rows)} sizes, the longest)"
+    lines = [_collective_row(row) for row in shown]
+    body = table(_COLLECTIVES, lines, right=_COLLECTIVES[3:])
+    return title, (
+        f"{body}\n  Calls and waiting are those of one iteration, waiting that of all ranks; the"
+        " time of a call is\n  without it. Bandwidths are as NCCL's tests define them."
+    )
+
+
+def _collective_row(row: CollectiveRow) -> tuple[str, ...]:
+    rates = (row.algorithm_bandwidth, row.bus_bandwidth)
+    waiting = sum(row.waits.values())
+    return (
+        row.kind,
+        group_text(row.group),
+        row.dtype,
+        format_bytes(row.bytes),
+        str(row.calls),
+        format_duration(row.median),
+        format_duration(min(row.times)),
+        format_duration(max(row.times)),
+        *("-" if rate is None else format_rate(rate) for rate in rates),
+        "-" if row.share is None else format_share(row.share),
+        format_duration(waiting) if row.waits else "-",
+        "-" if row.slowest is None else str(row.slowest),
+    )
+
+
+def _collective_object(row: CollectiveRow) -> JsonObject:
+    return {
+        "kind": row.kind,
+        "group": list(row.group),
+        "dtype": row.dtype,
+        "bytes": row.bytes,
+        "ranks": list(row.ranks),
+        "calls": row.calls,
+        "median_time_ns": row.median,
+        "shortest_time_ns": min(row.times),
+        "longest_time_ns": max(row.times),
+        "algorithm_bandwidth_bytes_per_s": row.algorithm_bandwidth,
+        "bus_bandwidth_bytes_per_s": row.bus_bandwidth,
+        "share_of_iteration": row.share,
+        "waiting_ns": sum(row.waits.values()),
+        "waiting_by_rank": [{"rank": rank, "waiting_ns": w} for rank, w in row.waits.items()],
+        "slowest_rank": row.slowest,
+    }
+
+
+def _unexecuted(results: Results) -> str:
+    """List what some rank did not execute as recorded, with how many ranks and operations."""
+    counts: Counter[tuple[str, Outcome, str]] = Counter()
+    ranks: dict[tuple[str, Outcome, str], set[int]] = {}
+    for rank, result in results.items():
+        for reason in result.coverage.reasons:
+            if not reason.configured:
+                key = _key(reason)
+                counts[key] += reason.count
+                ranks.setdefault(key, set()).add(rank)
+    if not counts:
+        return ""
+    rows = [
+        (name, str(count), str(len(ranks[name, outcome, reason])), outcome.value, reason)
+        for (name, outcome, reason), count in counts.most_common()
+    ]
+    return table(("operator", "count", "ranks", "outcome", "reason"), rows, ("count", "ranks"))
+
+
+def _key(reason: Reason) -> tuple[str, Outcome, str]:
+    return reason.name, reason.outcome, reason.reason
