@@ -1,4 +1,4 @@
-"""Ranks of a made-up job in, their execution traces as PyTorch and NCCL write them out."""
+"""Ranks of a made-up job in, their execution traces as PyTorch, NCCL and gloo write them out."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _ITEM_SIZES = {"float": 4, "long int": 8, "c10::BFloat16": 2}
 _ROOTED = ("broadcast", "send", "recv")
 
 
-def nodes_of(made: MadeRank, first_id: int = 10) -> Iterator[NodeSpec]:
-    """Yield the nodes of a rank's calls, as PyTorch and NCCL write them."""
+def nodes_of(made: MadeRank, first_id: int = 10, backend: str = "nccl") -> Iterator[NodeSpec]:
+    """Yield the nodes of a rank's calls; gloo does not write what NCCL records of them."""
     for k, call in enumerate(made.calls):
         recorded, schema = _FORMS[call.kind]
         ranks = made.groups[call.group]
@@ -65,6 +65,8 @@ def nodes_of(made: MadeRank, first_id: int = 10) -> Iterator[NodeSpec]:
             _arguments(call, given, taken),
             schema=operation,
         )
+        if backend == "gloo":
+            continue
         yield node(
             first_id + 2 * k + 1,
             "record_param_comms",
@@ -114,7 +116,9 @@ def list_of_groups(made: MadeRank) -> NodeSpec:
     return node(3, "## process_group:init ##", 2, [json.dumps(groups)])
 
 
-def write_job(folder: Path, ranks: Iterable[MadeRank], nodes: int = 0) -> Path:
+def write_job(
+    folder: Path, ranks: Iterable[MadeRank], nodes: int = 0, backend: str = "nccl"
+) -> Path:
     """Write a file for each rank, with operators up to so many `nodes` before the calls."""
     folder.mkdir(exist_ok=True)
     ranks = list(ranks)
@@ -127,7 +131,7 @@ def write_job(folder: Path, ranks: Iterable[MadeRank], nodes: int = 0) -> Path:
     head = '{"schema": "1.1.1-chakra.0.0.4", "nodes": ['
     begin = gzip.compress((head + "".join(texts)).encode(), 1)
     for made in ranks:
-        specs = (list_of_groups(made), *nodes_of(made, 10 + count))
+        specs = (list_of_groups(made), *nodes_of(made, 10 + count, backend))
         text = ",".join(json.dumps(each) for each in trace(*specs)["nodes"])
         file = folder / f"rank-{made.rank}.json.gz"
         file.write_bytes(begin + gzip.compress((text + "]}").encode(), 1))

@@ -30,9 +30,10 @@ from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import open_trace
 from et_replay.program.part import part_of
 from et_replay.program.program import Program
-from et_replay.ranks.collective import read_collectives
+from et_replay.ranks.collective import Collective, read_collectives
 from et_replay.ranks.files import RANK, is_pattern, rank_files
 from et_replay.ranks.groups import Groups, and_more, process_groups
+from et_replay.ranks.inference import Inferred, placed
 from et_replay.ranks.matching import match
 from et_replay.ranks.own_rank import told_rank
 from et_replay.units import counted
@@ -254,13 +255,15 @@ def _prepare(
     if not allowed and place.size == job_size:
         _check_complete(arguments.trace, files, job_size)
     casting = cast(place, sorted(files), job_size, allowed)
+    inferred: Mapping[int, Inferred] = {}
     if mode != COMP and len(files) == job_size:
-        _check(session, files, arguments)
+        inferred = _check(session, files, arguments).get(rank, {})
     program = program_of(trace, argparse.Namespace(**{**vars(arguments), "quiet": True}))
     _warn(session, arguments, rank, program.notes, program.window.name)
     if mode == COMP:
         return Work(program, casting, mode, None)
-    return _connected(session, program, groups, casting, mode)
+    collectives = placed(groups, read_collectives(program.trace, groups), inferred)
+    return _connected(session, program, collectives, groups, casting, mode)
 
 
 def _check_complete(path: str, files: Mapping[int, Path], job_size: int) -> None:
@@ -274,26 +277,38 @@ def _check_complete(path: str, files: Mapping[int, Path], job_size: int) -> None
         )
 
 
-def _check(session: Session, files: Mapping[int, Path], arguments: argparse.Namespace) -> None:
-    """Match the traces of all ranks in the first process; all raise what does not fit."""
+def _check(
+    session: Session, files: Mapping[int, Path], arguments: argparse.Namespace
+) -> Mapping[int, Mapping[int, Inferred]]:
+    """Match the traces of all ranks in the first process; all raise what does not fit.
+
+    Returns the groups of the calls, by rank and node, for which only all ranks together tell them.
+    """
     problem = ""
+    inferred: Mapping[int, Mapping[int, Inferred]] = {}
     if session.place.rank == 0:
-        mismatch = match(files, strict=arguments.strict).mismatch
-        problem = "" if mismatch is None else mismatch.text
-    problem = session.world.spread(problem)
+        matching = match(files, strict=arguments.strict)
+        problem = "" if matching.mismatch is None else matching.mismatch.text
+        inferred = matching.inferred
+    problem, inferred = session.world.spread((problem, inferred))
     if problem:
         raise OfAllRanksError(problem)
+    return inferred
 
 
 def _connected(
-    session: Session, program: Program, groups: Groups, casting: Casting, mode: str
+    session: Session,
+    program: Program,
+    collectives: Sequence[Collective],
+    groups: Groups,
+    casting: Casting,
+    mode: str,
 ) -> Work:
     """Make what makes the collectives of a program, and connect it with the other processes."""
     from et_replay.replay.communication.communicator import Communicator
     from et_replay.replay.communication.exchange import Exchange
     from et_replay.replay.target import choose_target
 
-    collectives = read_collectives(program.trace, groups)
     window = program.window
     mine = [each for each in collectives if window.begin <= each.position < window.end]
     if mode == COMM:

@@ -22,13 +22,13 @@ class Collective:
     """One call of torch.distributed; `kind` is the name of the function there, or `wait`.
 
     `position` and `node_id` are of the outermost node of it. `group` is an index of the rank's
-    Groups, -1 where it is unknown; `group_told` is False where the trace does not tell which of
-    several it is, and the first that can be was taken. `root` and `peer` are ranks of the group; a
-    recv from any source has no peer. Sizes are in elements: `in_sizes` and `out_sizes` of each
-    tensor of a list, `in_splits` and `out_splits` (elements too, not rows) what goes to and comes
-    from each rank where that is uneven. A send has no output, a recv no input. `reduction` is
-    recorded of functional collectives alone. `asynchronous` is None where nothing tells but whether
-    a wait follows.
+    Groups, -1 where it is unknown; `group_told` is False where the trace does not tell which of its
+    `candidates` it is (one for each set of ranks), and the first was taken. `root` and `peer` are
+    ranks of the group; a recv from any source has no peer. Sizes are in elements: `in_sizes` and
+    `out_sizes` of each tensor of a list, `in_splits` and `out_splits` (elements too, not rows) what
+    goes to and comes from each rank where that is uneven. A send has no output, a recv no input.
+    `reduction` is recorded of functional collectives alone. `asynchronous` is None where nothing
+    tells but whether a wait follows.
     """
 
     kind: str
@@ -36,6 +36,7 @@ class Collective:
     node_id: int
     group: int = -1
     group_told: bool = True
+    candidates: tuple[int, ...] = ()
     sequence: int | None = None
     point_to_point: bool = False
     dtype: str = ""
@@ -168,11 +169,15 @@ def _placed(found: Collective, call: RecordedCall, groups: Groups) -> Collective
         return replace(found, group=groups.find_ranks([r for r in ranks if isinstance(r, int)]))
     rank = found.root if found.root is not None else found.peer
     sized = groups.of_size(_group_size(found, call))
-    candidates = [each for each in sized if rank is None or rank < len(groups[each].ranks)]
-    if not candidates:
+    fitting = [each for each in sized if rank is None or rank < len(groups[each].ranks)]
+    if not fitting:
         return found
-    told = len({groups[candidate].ranks for candidate in candidates}) == 1
-    return replace(found, group=candidates[0], group_told=told)
+    first: dict[tuple[int, ...], int] = {}
+    for each in fitting:
+        first.setdefault(groups[each].ranks, each)
+    if len(first) == 1:
+        return replace(found, group=fitting[0])
+    return replace(found, group=fitting[0], group_told=False, candidates=tuple(first.values()))
 
 
 def _group_size(found: Collective, call: RecordedCall) -> int | None:

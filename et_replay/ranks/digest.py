@@ -21,6 +21,7 @@ from et_replay.ranks.collective import Collective
 from et_replay.ranks.groups import Group, Groups
 from et_replay.ranks.kinds import RECEIVE, SEND, TO_ALL
 from et_replay.ranks.signature import Signature, dtype_of, fault_of, parts_of, signature
+from et_replay.units import counted
 
 Key = tuple[tuple[int, ...], int]
 """The ranks of a group, and which of several with these ranks it is."""
@@ -106,8 +107,8 @@ def _notes(unknown: int, guessed: int) -> Iterator[str]:
         yield f"Calls whose group is not known are left out of matching: {unknown}."
     if guessed:
         yield (
-            "The trace does not tell in which of several groups a call is, as gloo does not; the"
-            f" first that fits was taken for {guessed} calls."
+            "The trace does not tell in which of several groups a call is, as gloo does not;"
+            f" one that fits the calls of all ranks was taken for {counted(guessed, 'call')}."
         )
 
 

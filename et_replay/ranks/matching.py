@@ -2,14 +2,16 @@
 
 One file is read after another, in several processes side by side, and of each only a digest comes
 back. A group keeps the digest of its first rank until the last of its ranks has been compared with
-it, so memory grows with the groups that are open and not with the files.
+it, so memory grows with the groups that are open and not with the files. Only where a trace does
+not tell the group of a call are all files read again, for the calls of all ranks at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import joblib
 
@@ -20,6 +22,7 @@ from et_replay.ranks.collective import Collective, read_collectives
 from et_replay.ranks.comparison import GroupComparison, Misfit, find_parts
 from et_replay.ranks.digest import Key, RankDigest, all_to_all_parts, digest
 from et_replay.ranks.groups import Groups, and_more, group_text, process_groups
+from et_replay.ranks.inference import Inferred, RankCalls, infer, placed
 from et_replay.ranks.own_rank import told_rank
 from et_replay.ranks.transfers import Transfers, Unpaired
 from et_replay.units import counted
@@ -28,6 +31,8 @@ _SMALL = 32 << 20
 """Bytes of text that are read sooner than other processes have begun: in about a second."""
 _PACKED = 20
 """How much smaller a compressed trace is."""
+_Read = TypeVar("_Read")
+_Reader = Callable[[int, Path, int, bool], _Read]
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,10 @@ class MatchedGroup:
 
 @dataclass(frozen=True)
 class Matching:
-    """How the ranks of a job fit together; `missing` ranks have no file."""
+    """How the ranks of a job fit together; `missing` ranks have no file.
+
+    `inferred` has, by rank and node, the groups of calls for which no trace tells them.
+    """
 
     ranks: tuple[int, ...]
     world_size: int
@@ -67,6 +75,7 @@ class Matching:
     groups: tuple[MatchedGroup, ...]
     mismatch: Mismatch | None
     notes: tuple[str, ...]
+    inferred: Mapping[int, Mapping[int, Inferred]] = field(default_factory=dict)
 
     @property
     def problem(self) -> str:
@@ -93,11 +102,29 @@ def match(
     where a file cannot be read; what does not fit is told by the result.
     """
     matcher = _Matcher()
-    for done, read in enumerate(_digests(files, jobs, backend, strict), 1):
-        matcher.add(read)
+    for done, found in enumerate(_read_all(read_digest, files, jobs, backend, strict), 1):
+        matcher.add(found)
         if progress is not None:
             progress(done, len(files))
-    return matcher.result(files, strict)
+    if not matcher.guessing:
+        return matcher.result(files, lambda rank: read_calls(rank, files[rank], len(files), strict))
+    calls = zip(sorted(files), _read_all(read_calls, files, jobs, backend, strict), strict=True)
+    return _infer_and_match(dict(calls), files, matcher.guessing)
+
+
+def _infer_and_match(
+    calls: Mapping[int, RankCalls], files: Mapping[int, Path], guessing: set[int]
+) -> Matching:
+    """Compare the calls of all ranks by the groups that all of them at once tell."""
+    inferred = infer(calls)
+    found = {
+        rank: (groups, placed(groups, own, inferred[rank])) for rank, (groups, own) in calls.items()
+    }
+    matcher = _Matcher()
+    matcher.guessing |= guessing
+    for rank in sorted(found):
+        matcher.add(digest(*found[rank]))
+    return replace(matcher.result(files, lambda rank: found[rank]), inferred=inferred)
 
 
 def check(files: Mapping[int, Path], *, jobs: int | None = None, backend: str = "loky") -> Matching:
@@ -110,21 +137,21 @@ def check(files: Mapping[int, Path], *, jobs: int | None = None, backend: str = 
 
 
 def read_digest(rank: int, path: Path, world_size: int, strict: bool = False) -> RankDigest:
-    """Read the file of a rank; `world_size` counts where the trace tells none."""
-    trace = open_trace(path, strict=strict)
-    found = digest(*calls_in(trace, rank, world_size))
-    notes = (*trace.notes, *found.notes)
-    told = told_rank(trace)
-    if told is not None and told != rank:
-        notes = (*notes, f"The trace {path.name} itself says rank {told}.")
-    return replace(found, notes=notes)
+    """Make the digest of a file, as `read_calls` reads it."""
+    return digest(*read_calls(rank, path, world_size, strict))
 
 
 def read_calls(
     rank: int, path: Path, world_size: int, strict: bool = False
 ) -> tuple[Groups, list[Collective]]:
     """Read the groups and the calls of a rank; `world_size` counts where its trace tells none."""
-    return calls_in(open_trace(path, strict=strict), rank, world_size)
+    trace = open_trace(path, strict=strict)
+    groups, calls = calls_in(trace, rank, world_size)
+    notes = (*trace.notes, *groups.notes)
+    told = told_rank(trace)
+    if told is not None and told != rank:
+        notes = (*notes, f"The trace {path.name} itself says rank {told}.")
+    return replace(groups, notes=notes), calls
 
 
 def calls_in(trace: ExecutionTrace, rank: int, world_size: int) -> tuple[Groups, list[Collective]]:
@@ -135,18 +162,19 @@ def calls_in(trace: ExecutionTrace, rank: int, world_size: int) -> tuple[Groups,
     return groups, read_collectives(trace, groups)
 
 
-def _digests(
-    files: Mapping[int, Path], jobs: int | None, backend: str, strict: bool
-) -> Iterator[RankDigest]:
+def _read_all(
+    reader: _Reader[_Read], files: Mapping[int, Path], jobs: int | None, backend: str, strict: bool
+) -> Iterator[_Read]:
+    """Read the files of all ranks, in order."""
     ranks, world_size = sorted(files), max(files, default=-1) + 1
     if jobs == 1 or sum(map(_text_size, files.values())) < _SMALL:
         for rank in ranks:
-            yield read_digest(rank, files[rank], world_size, strict)
+            yield reader(rank, files[rank], world_size, strict)
         return
     try:
         with joblib.parallel_config(backend=backend, n_jobs=jobs or -1):
             yield from joblib.Parallel(return_as="generator")(
-                joblib.delayed(read_digest)(rank, files[rank], world_size, strict) for rank in ranks
+                joblib.delayed(reader)(rank, files[rank], world_size, strict) for rank in ranks
             )
     except ValueError as error:
         raise UsageError(f"--backend {backend}: {error}") from error
@@ -159,15 +187,18 @@ def _text_size(path: Path) -> int:
 
 
 class _Matcher:
-    """Compares digests as they come; a group is closed when the last of its ranks has come."""
+    """Compares digests as they come; a group is closed when the last of its ranks has come.
+
+    `guessing` are the ranks whose traces do not tell the groups of all calls.
+    """
 
     def __init__(self) -> None:
+        self.guessing: set[int] = set()
         self._open: dict[Key, GroupComparison] = {}
         self._transfers = Transfers()
         self._closed: list[GroupComparison] = []
         self._notes: dict[str, list[int]] = {}
         self._world_size = 0
-        self._guessed: set[Key] = set()
 
     def add(self, read: RankDigest) -> None:
         """Compare one rank with those before it."""
@@ -182,12 +213,12 @@ class _Matcher:
                 comparison.add(read.rank, group)
             self._transfers.add(read.rank, group)
             if group.guessed:
-                self._guessed.add(group.key)
+                self.guessing.add(read.rank)
             if comparison.is_complete:
                 self._close(group.key)
 
-    def result(self, files: Mapping[int, Path], strict: bool) -> Matching:
-        """Say what was found, now that all have come."""
+    def result(self, files: Mapping[int, Path], calls_of: Callable[[int], RankCalls]) -> Matching:
+        """Say what was found, now that all have come; `calls_of` is for the parts of one call."""
         for key in list(self._open):
             self._open[key].lack(files.keys())
             self._close(key)
@@ -195,7 +226,7 @@ class _Matcher:
         misfits += [_unpaired(each) for each in self._transfers.finish()]
         for each in self._closed:
             if each.unbalanced is not None:
-                misfits.append(_unbalanced(each.key, each.unbalanced, files, strict))
+                misfits.append(_unbalanced(each.key, each.unbalanced, calls_of))
         wrong = {misfit.key for misfit in misfits}
         first = min(misfits, key=lambda misfit: misfit.order, default=None)
         members = {rank for each in self._closed for rank in each.key[0]}
@@ -208,9 +239,7 @@ class _Matcher:
                 MatchedGroup(*each.key, each.description, each.kinds, each.key not in wrong)
                 for each in sorted(self._closed, key=_by_size)
             ),
-            None
-            if first is None
-            else Mismatch(first.text, first.rank, first.node_id, first.key[0]),
+            None if first is None else _mismatch(first, not self.guessing.isdisjoint(first.key[0])),
             tuple(of_ranks(note, ranks) for note, ranks in self._notes.items()),
         )
 
@@ -223,7 +252,10 @@ class _Matcher:
 def _mismatch(misfit: Misfit, guessed: bool) -> Mismatch:
     text = misfit.text
     if guessed:
-        text = f"{text[:-1]}; the traces do not tell that all calls taken to be in it are."
+        text = (
+            f"{text[:-1]}; the traces do not tell which calls are in this group, so they may fit"
+            " all the same: --replay-mode comp replays without any."
+        )
     return Mismatch(text, misfit.rank, misfit.node_id, misfit.key[0])
 
 
@@ -236,14 +268,10 @@ def _unpaired(found: Unpaired) -> Misfit:
     return Misfit(found.rank, found.node_id, found.key, text, found.node_id)
 
 
-def _unbalanced(key: Key, call: int, files: Mapping[int, Path], strict: bool) -> Misfit:
-    """Read the ranks of a group again, for the parts of one all_to_all."""
-
-    def parts(rank: int) -> tuple[int, Sequence[int], Sequence[int]]:
-        groups, collectives = read_calls(rank, files[rank], len(files), strict)
-        return all_to_all_parts(groups, collectives, key, call)
-
-    return find_parts(key, call, [parts(rank) for rank in key[0]])
+def _unbalanced(key: Key, call: int, calls_of: Callable[[int], RankCalls]) -> Misfit:
+    """Find the parts of one all_to_all, which no digest has."""
+    parts = (all_to_all_parts(*calls_of(rank), key, call) for rank in key[0])
+    return find_parts(key, call, list(parts))
 
 
 def of_ranks(note: str, ranks: Sequence[int]) -> str:

@@ -29,6 +29,7 @@ from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import open_plannable
 from et_replay.program import Mode, allocation_events, build_program, history_of, select_window
 from et_replay.ranks.digest import digest
+from et_replay.ranks.inference import infer
 from et_replay.ranks.matching import calls_in
 from et_replay.ranks.own_rank import told_rank
 from et_replay.report.description import describe
@@ -170,7 +171,9 @@ def understand(path: Path) -> None:
     info_text(description)
     document("info", [info_object(description)])
     told_rank(found)
-    digest(*calls_in(found, rank=0, world_size=2))
+    calls = calls_in(found, rank=0, world_size=2)
+    digest(*calls)
+    infer({0: calls, 1: calls})
 
 
 def too_long(signum: int, frame: FrameType | None) -> None:

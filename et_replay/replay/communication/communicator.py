@@ -163,7 +163,7 @@ class Communicator:
         if guessed:
             notes.append(
                 f"The trace does not tell the group of {_collectives(guessed)}: each is made in"
-                " the first group of the size that it needs."
+                " one that it fits."
             )
         return tuple(notes)
 
