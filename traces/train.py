@@ -68,11 +68,16 @@ def resnet(sizes: argparse.Namespace, device: torch.device) -> Step:
         model = resnet50().to(device)
     except ImportError:
         model = residual_net([sizes.width // 8 << k for k in range(4)], 2, 1000).to(device)
+    return step_on_images(model, sizes.length // 8 + 96, 1000, device)
+
+
+def step_on_images(model: nn.Module, side: int, classes: int, device: torch.device) -> Step:
+    """Train on random squares of `side` pixels, four of them for each sample of a batch."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
     def step(batch: int) -> Tensor:
-        images = torch.randn(4 * batch, 3, sizes.length // 8 + 96, sizes.length // 8 + 96)
-        labels = torch.randint(1000, (4 * batch,))
+        images = torch.randn(4 * batch, 3, side, side)
+        labels = torch.randint(classes, (4 * batch,))
         optimizer.zero_grad()
         loss = functional.cross_entropy(model(images.to(device)), labels.to(device))
         loss.backward()

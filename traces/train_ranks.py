@@ -33,7 +33,7 @@ from torch.distributed.tensor.parallel import (
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, schedule
-from train import Step, clock, intervals, memory, random_tokens
+from train import Step, clock, intervals, memory, random_tokens, step_on_images
 from transformer import Decoder
 
 SMALL = {"layers": 2, "width": 32, "heads": 2, "length": 16, "vocabulary": 64, "batch": 2}
@@ -48,17 +48,7 @@ def ddp(sizes: argparse.Namespace, device: torch.device) -> Step:
     model = DistributedDataParallel(
         residual_net(widths, 1, 10).to(device), devices, bucket_cap_mb=sizes.width / 1024
     )
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-    def step(batch: int) -> Tensor:
-        images, labels = torch.randn(4 * batch, 3, 16, 16), torch.randint(10, (4 * batch,))
-        optimizer.zero_grad()
-        loss = functional.cross_entropy(model(images.to(device)), labels.to(device))
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
+    return step_on_images(model, 16, 10, device)
 
 
 def fsdp(sizes: argparse.Namespace, device: torch.device) -> Step:

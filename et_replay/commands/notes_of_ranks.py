@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from et_replay.ranks.groups import and_more
+from et_replay.ranks.groups import named_ranks
 from et_replay.ranks.matching import of_ranks
 
 
@@ -32,9 +32,7 @@ def warnings_of(told: Sequence[Told]) -> Iterator[str]:
     for note, ranks in about.items():
         yield note if ranks == everyone else of_ranks(note, sorted(ranks))
     if len(windows) > 1:
-        found = "; ".join(f"{window} in {_named(ranks)}" for window, ranks in windows.items())
+        found = "; ".join(
+            f"{window} in {named_ranks(sorted(ranks))}" for window, ranks in windows.items()
+        )
         yield f"The ranks replay different windows: {found}; --window names one for all."
-
-
-def _named(ranks: set[int]) -> str:
-    return f"{'ranks' if len(ranks) > 1 else 'rank'} {and_more(sorted(ranks))}"

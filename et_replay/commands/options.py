@@ -32,6 +32,11 @@ def path(text: str) -> str:
     return text
 
 
+def flag(name: str) -> str:
+    """Return the flag whose value is kept as `name`."""
+    return f"--{name.replace('_', '-')}"
+
+
 def name(text: str) -> str:
     """Read a name, which says something."""
     if not text:

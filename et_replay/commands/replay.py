@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check_files(arguments: argparse.Namespace) -> None:
     """Refuse, before any work, files that cannot be written, and such that exclude each other."""
-    files = {_flag(name): getattr(arguments, name) for name in _FILES}
+    files = {options.flag(name): getattr(arguments, name) for name in _FILES}
     for flag, destination in files.items():
         check_destination(destination, arguments.force, arguments.trace, flag)
         if destination is not None and arguments.dump is not None and flag != "--dump":
@@ -91,26 +91,26 @@ def _check_files(arguments: argparse.Namespace) -> None:
             "--update-config needs operators that compute: what meta cannot do, another device can;"
             " use --device cuda or --device cpu."
         )
-    read = {_flag(name): getattr(arguments, name) for name in ("config", "plan")}
+    read = {options.flag(name): getattr(arguments, name) for name in ("config", "plan")}
     given = {flag: path for flag, path in read.items() if path and os.path.exists(path)}
     files.pop("--update-config")  # may be what --config reads
     check_distinct([*given.items(), *files.items()])
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
 def _options_for_all(arguments: argparse.Namespace, program: Program) -> ReplayOptions:
     """Read the options of a replay, and refuse those that its device cannot follow."""
-    from et_replay.replay.configuration import Configuration, read_configuration
     from et_replay.replay.target import choose_target
 
-    configuration = Configuration()
-    if arguments.config is not None:
-        configuration = read_configuration(arguments.config)
+    configuration = _configuration_of(arguments)
     choose_target(arguments.device, "").refuse_simulated(_only_simulated(arguments))
     return _with_workspace(program, _options_of(arguments, configuration))
+
+
+def _configuration_of(arguments: argparse.Namespace) -> Configuration:
+    """Read what --config says, nothing without it."""
+    from et_replay.replay.configuration import Configuration, read_configuration
+
+    return Configuration() if arguments.config is None else read_configuration(arguments.config)
 
 
 def _with_workspace(program: Program, options: ReplayOptions) -> ReplayOptions:
@@ -124,11 +124,8 @@ def _with_workspace(program: Program, options: ReplayOptions) -> ReplayOptions:
 
 def _replay_trace(trace: ExecutionTrace, arguments: argparse.Namespace) -> int:
     with needs_torch("A replay"):
-        from et_replay.replay.configuration import Configuration, read_configuration
         from et_replay.replay.target import choose_target
-    configuration = Configuration()
-    if arguments.config is not None:
-        configuration = read_configuration(arguments.config)
+    configuration = _configuration_of(arguments)
     options = _options_of(arguments, configuration)
     choose_target(arguments.device, "").refuse_simulated(_only_simulated(arguments))
     program = _program_of(trace, arguments)
@@ -233,7 +230,7 @@ def _report(
         return OutOfMemoryError.exit_code
     if missing:
         path = getattr(arguments, missing[0])
-        raise ReplayError(f"{_flag(missing[0])} {path} is not written, as the notes say.")
+        raise ReplayError(f"{options.flag(missing[0])} {path} is not written, as the notes say.")
     return 0
 
 

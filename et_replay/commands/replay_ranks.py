@@ -32,7 +32,7 @@ from et_replay.program.part import part_of
 from et_replay.program.program import Program
 from et_replay.ranks.collective import Collective, read_collectives
 from et_replay.ranks.files import RANK, is_pattern, rank_files
-from et_replay.ranks.groups import Groups, and_more, process_groups
+from et_replay.ranks.groups import Groups, named_ranks, process_groups
 from et_replay.ranks.inference import Inferred, placed
 from et_replay.ranks.matching import match
 from et_replay.ranks.own_rank import told_rank
@@ -206,8 +206,8 @@ def _of_rank(arguments: argparse.Namespace, place: Place, mode: str) -> argparse
     for name in _OF_ONE:
         if getattr(arguments, name) is not None:
             raise UsageError(
-                f"{_flag(name)} is about a replay by one process, without collectives: give the"
-                " file of one rank."
+                f"{options.flag(name)} is about a replay by one process, without collectives: give"
+                " the file of one rank."
             )
     for name in _PER_RANK:
         value = getattr(arguments, name)
@@ -215,18 +215,14 @@ def _of_rank(arguments: argparse.Namespace, place: Place, mode: str) -> argparse
             continue
         if place.size > 1 and RANK not in value:
             raise UsageError(
-                f"{_flag(name)} {value} is one file, and there are {place.size} ranks, expected a"
-                f" name with {RANK} in it."
+                f"{options.flag(name)} {value} is one file, and there are {place.size} ranks,"
+                f" expected a name with {RANK} in it."
             )
         own = value.replace(RANK, str(place.rank))
         if name != "plan":
-            check_destination(own, arguments.force, arguments.trace, _flag(name))
+            check_destination(own, arguments.force, arguments.trace, options.flag(name))
         setattr(mine, name, own)
     return mine
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _prepare(
@@ -247,9 +243,7 @@ def _prepare(
     if job_size is not None:
         trace = open_trace(files[rank], strict=arguments.strict)
     _warn(session, arguments, rank, trace.notes)
-    groups = process_groups(trace, rank)
-    if groups.world_size is None:
-        groups = process_groups(trace, rank, job_size)
+    groups = process_groups(trace, rank, job_size)
     job_size = max(job_size or 1, groups.world_size or 1)
     allowed = arguments.allow_other_world_size or (mode == COMP and place.size == 1)
     if not allowed and place.size == job_size:
@@ -270,10 +264,9 @@ def _check_complete(path: str, files: Mapping[int, Path], job_size: int) -> None
     missing = [rank for rank in range(job_size) if rank not in files]
     if missing:
         raise OfAllRanksError(
-            f"{path} has {counted(len(files), 'rank')} of a job of {job_size}: rank"
-            f"{'s' if len(missing) > 1 else ''} {and_more(missing)}"
-            f" {'are' if len(missing) > 1 else 'is'} missing; --allow-other-world-size replays"
-            " those that are there."
+            f"{path} has {counted(len(files), 'rank')} of a job of {job_size}:"
+            f" {named_ranks(missing)} {'are' if len(missing) > 1 else 'is'} missing;"
+            " --allow-other-world-size replays those that are there."
         )
 
 

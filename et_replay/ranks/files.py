@@ -20,7 +20,7 @@ from pathlib import Path
 from et_replay.errors import TraceError, UsageError
 from et_replay.formats import Kind, open_trace, sniff
 from et_replay.formats.captured_run import captured_runs
-from et_replay.ranks.groups import and_more
+from et_replay.ranks.groups import named_ranks
 from et_replay.ranks.own_rank import told_rank
 
 RANK = "{rank}"
@@ -75,7 +75,7 @@ def one_of_each(
     missing = [rank for rank in range(world_size) if rank not in files]
     if missing:
         raise TraceError(
-            f"{path} has {_ranks(sorted(files))} of {world_size}: {_ranks(missing)}"
+            f"{path} has {named_ranks(sorted(files))} of {world_size}: {named_ranks(missing)}"
             f" {'is' if len(missing) == 1 else 'are'} missing, but all are needed."
         )
     return files
@@ -164,7 +164,3 @@ def _is_trace(file: Path) -> bool:
         return sniff(file) is Kind.EXECUTION_TRACE
     except TraceError:
         return False
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    return f"{'ranks' if len(ranks) > 1 else 'rank'} {and_more(ranks)}"

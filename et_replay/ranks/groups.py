@@ -67,6 +67,11 @@ def and_more(numbers: Sequence[int]) -> str:
     return f"{', '.join(before)} and {last}" if before else last
 
 
+def named_ranks(ranks: Sequence[int]) -> str:
+    """Name ranks for a person: `rank 3`, `ranks 0, 1 and 2`, or the first few of many."""
+    return f"{'ranks' if len(ranks) > 1 else 'rank'} {and_more(ranks)}"
+
+
 @dataclass(frozen=True)
 class Groups:
     """The groups that `rank` is a member of, and what could not be known, in sentences.
@@ -106,11 +111,10 @@ class Groups:
 
 
 def process_groups(trace: ExecutionTrace, rank: int, world_size: int | None = None) -> Groups:
-    """Read the groups of a trace of `rank`; `world_size` is the number of ranks, where known."""
+    """Read the groups of a trace of `rank`; `world_size` counts where the trace tells none."""
     listed, notes = listed_groups(trace)
     records = list(_records(trace))
-    if world_size is None:
-        world_size = _world_size(listed, records)
+    world_size = _world_size(listed, records) or world_size
     found = _Found(rank, world_size, notes)
     for entry in listed:
         found.add_listed(entry)

@@ -21,7 +21,7 @@ from et_replay.formats import open_trace
 from et_replay.ranks.collective import Collective, read_collectives
 from et_replay.ranks.comparison import GroupComparison, Misfit, find_parts
 from et_replay.ranks.digest import Key, RankDigest, all_to_all_parts, digest
-from et_replay.ranks.groups import Groups, and_more, group_text, process_groups
+from et_replay.ranks.groups import Groups, and_more, group_text, named_ranks, process_groups
 from et_replay.ranks.inference import Inferred, RankCalls, infer, placed
 from et_replay.ranks.own_rank import told_rank
 from et_replay.ranks.transfers import Transfers, Unpaired
@@ -156,9 +156,7 @@ def read_calls(
 
 def calls_in(trace: ExecutionTrace, rank: int, world_size: int) -> tuple[Groups, list[Collective]]:
     """Return the groups and the calls of a trace that is read already, as `read_calls` does."""
-    groups = process_groups(trace, rank)
-    if groups.world_size is None:
-        groups = process_groups(trace, rank, world_size)
+    groups = process_groups(trace, rank, world_size)
     return groups, read_collectives(trace, groups)
 
 
@@ -276,5 +274,4 @@ def _unbalanced(key: Key, call: int, calls_of: Callable[[int], RankCalls]) -> Mi
 
 def of_ranks(note: str, ranks: Sequence[int]) -> str:
     """Write a note with the ranks that it is about."""
-    several = "Ranks" if len(ranks) > 1 else "Rank"
-    return f"{several} {and_more(ranks)}: {note}"
+    return f"{named_ranks(ranks).capitalize()}: {note}"

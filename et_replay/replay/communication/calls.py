@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -245,15 +244,6 @@ def _monitored_barrier(settings: Settings) -> Launch:
     """Only gloo has it: where NCCL serves as well, the group has gloo for the host's tensors."""
     host = settings.group._get_backend(torch.device("cpu"))
     return lambda given, taken: host.monitored_barrier(settings.timeout, False)
-
-
-def split_sizes(total: int, parts: Sequence[int]) -> list[int]:
-    """Divide `total` elements as nearly as whole numbers go in the proportion of `parts`."""
-    ends, whole = [0], sum(parts)
-    for part in parts:
-        ends.append(ends[-1] + part)
-    scaled = [end * total // whole if whole else 0 for end in ends]
-    return [end - begin for begin, end in pairwise(scaled)]
 
 
 _LAUNCHERS: dict[str, Callable[[Settings], Launch]] = {
