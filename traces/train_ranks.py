@@ -178,6 +178,8 @@ def main() -> None:
         outcome = train(JOBS[arguments.job](arguments, device), arguments, device)
         if dist.get_rank() == 0:
             print(json.dumps(outcome | memory(device)))
+        # gloo's threads need Python to let go of tensors, and abort in a process that is ending.
+        dist.barrier()
     finally:
         dist.destroy_process_group()
 
