@@ -1,6 +1,6 @@
 """A top-level operator in, the recorded calls that replay executes for it out.
 
-Executing an operator re-creates what it returns. Three kinds of operator hide something that the
+Executing an operator re-creates what it returns. Two kinds of operator hide something that the
 rest of the program needs, so replay executes the calls below them instead, which is what the
 original job did as well:
 
@@ -9,8 +9,6 @@ original job did as well:
 * Autocast: `aten::linear` on float tensors calls `aten::to`, whose results later calls share
   through the autocast cache, and then itself on bfloat16 tensors. Executed as such it would
   compute, and allocate, in float.
-* Tensor subclasses (jagged nested tensors, DTensor): an operator on them shows tensors without
-  storage, and is Python code that calls operators on the tensors inside.
 
 A collective is one call, whatever its process group calls to prepare it; a batch of messages is as
 many calls.
@@ -19,7 +17,7 @@ many calls.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from itertools import islice, takewhile
 
@@ -28,7 +26,6 @@ from et_replay.program.nesting import Nesting
 from et_replay.program.program import Call
 
 _ALLOCATES = re.compile(r"aten::(new_)?(empty|zeros|ones|full)(_like|_strided|_permuted)?")
-_PYTHON = "PythonSubclass"
 _BATCH = "::batch_p2p_ops"
 
 
@@ -39,7 +36,6 @@ class CallChooser:
         self._nesting = nesting
         self._generations = generations
         self._last_use = _last_uses(nesting, generations)
-        self._run_by_python = [i for i, node in enumerate(nesting.nodes) if node.name == _PYTHON]
         self._births = sorted(
             (place, storage) for storage, place in enumerate(generations.places) if place >= 0
         )
@@ -69,19 +65,11 @@ class CallChooser:
         node = self._nesting.nodes[i]
         if node.is_collective:
             return node.name.endswith(_BATCH)
-        if self._is_of_subclass(i):
-            return True
         return (
             bool(children)
             and self._hides_something(i, children)
             and self._is_composite(i, children)
         )
-
-    def _is_of_subclass(self, i: int) -> bool:
-        """Tell whether Python ran call `i`: then the dispatcher's label for that is below it."""
-        next_one = bisect_right(self._run_by_python, i)
-        places = self._run_by_python
-        return next_one < len(places) and places[next_one] <= self._nesting.last[i]
 
     def _hides_something(self, i: int, children: list[int]) -> bool:
         schema = self._nesting.nodes[i].op_schema
@@ -126,8 +114,8 @@ class CallChooser:
 def _last_uses(nesting: Nesting, generations: Generations) -> dict[int, int]:
     """Map each storage to the place of the last operator that is given it."""
     last: dict[int, int] = {}
-    for i, node in enumerate(nesting.nodes):
-        if node.is_operator:
+    for i, is_operator in enumerate(nesting.operators):
+        if is_operator:
             for tensor in generations.inputs[i]:
                 if tensor >= 0:
                     last[generations.tensors[tensor].storage] = i

@@ -75,7 +75,7 @@ def trace_generations(
     ending: dict[int, list[int]] = defaultdict(list)
     for i, node in enumerate(nesting.nodes):
         tracker.begin(i, node)
-        if node.is_operator:
+        if nesting.operators[i]:
             ending[nesting.last[i]].append(i)
         for call in reversed(ending.pop(i, ())):
             tracker.end(call)
@@ -127,7 +127,7 @@ class _Tracker:
         self._began[i] = self._moment
         self._operations_begun = self._operation.get(i, self._operations_begun)
         refs = list(tensors(node.inputs))
-        if not node.is_operator:
+        if not self.nesting.operators[i]:
             self.inputs.append(tuple(self._see_label(i, ref) for ref in refs))
             return
         self._given[i] = frozenset([identity(ref) for ref in refs])
@@ -320,7 +320,7 @@ class _Sightings:
         self._sights: dict[int, list[tuple[int, bool]]] = defaultdict(list)
         surely_given: dict[int, frozenset[int]] = {}
         for i, node in enumerate(nesting.nodes):
-            if not node.is_operator:
+            if not nesting.operators[i]:
                 continue
             given = frozenset(_identities(node.inputs))
             caller = nesting.enclosing[i]

@@ -62,6 +62,30 @@ def test_a_composite_that_copies_what_it_is_given_is_executed_by_its_parts(tmp_p
     ) == [[11, 12], [20]]
 
 
+WRAPPED = T(30, 40, 0, 64, 4)
+"""Of a tensor subclass, in the storage of the null pointer."""
+WEIGHT, STATE = T(31, 41, 0, 32, 4), T(32, 42, 0, 32, 4)
+
+
+def test_what_a_subclass_holds_was_there_before_the_operator_on_it(tmp_path: Path) -> None:
+    program = program_of(
+        tmp_path,
+        operator(3, "aten::to", inputs=[WRAPPED], outputs=[WRAPPED]),
+        operator(5, "aten::mul_", inputs=[WRAPPED, 2]),
+        node(6, "PythonSubclass", 5, [WRAPPED, 2]),
+        operator(7, "aten::mul_", 6, inputs=[WEIGHT, 2]),
+        operator(9, "aten::add_", inputs=[WRAPPED, WRAPPED]),
+        node(10, "PythonSubclass", 9, [WRAPPED, WRAPPED]),
+        operator(11, "aten::add_", 10, inputs=[WEIGHT, STATE]),
+    )
+
+    assert [operation.node.id for operation in program.operations] == [7, 11]
+    assert [(s.storage_id, s.kind.value, s.size) for s in program.storages] == [
+        (41, "input", 128),
+        (42, "input", 128),
+    ]
+
+
 def test_of_a_tensor_subclass_run_the_calls_that_python_makes(tmp_path: Path) -> None:
     program = program_of(
         tmp_path,
@@ -78,4 +102,4 @@ def test_of_a_tensor_subclass_run_the_calls_that_python_makes(tmp_path: Path) ->
     )
 
     calls = [[call.node.id for call in operation.calls] for operation in program.operations]
-    assert calls == [[5], [9], [], [16]]
+    assert calls == [[5], [9], [16]]
