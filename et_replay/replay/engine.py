@@ -32,6 +32,7 @@ from et_replay.replay.iteration import Iteration
 from et_replay.replay.memory import DeviceMemory, MeasuredMemory, SimulatedMemory
 from et_replay.replay.operation_clock import add_up, clock_for
 from et_replay.replay.options import ReplayOptions
+from et_replay.replay.pace import Pace
 from et_replay.replay.prepare import Preparer
 from et_replay.replay.recorded_requests import RequestRecorder
 from et_replay.replay.recordings import with_recordings
@@ -146,7 +147,7 @@ class _Replay:
         self._elsewhere: Sequence[Elsewhere] = ()
         self._requests: RecordedRequests | None = None
         self._recorder = self._new_recorder()
-        self._times: list[int] = []
+        self._pace = Pace(self._iteration, target.device, in_a_row=communicator is not None)
         self._notes: list[str] = []
         self._further = options.further_iterations(target.device.type)
 
@@ -180,7 +181,7 @@ class _Replay:
             coverage=coverage_of(
                 self._program, self._iteration.operations, self._iteration.reached
             ),
-            iteration_times=self._times,
+            iteration_times=self._pace.times()[self._options.warmup :],
             memory=self._memory.peaks(),
             flushes=self._iteration.flushes,
             out_of_memory=failure,
@@ -262,9 +263,7 @@ class _Replay:
         for iteration in range(measured):
             if iteration == self._options.warmup:
                 self._memory.reset_peaks()
-            elapsed = self._iteration.timed(first=iteration == 0 and self._recorder is None)
-            if iteration >= self._options.warmup:
-                self._times.append(elapsed)
+            self._pace.run(first=iteration == 0 and self._recorder is None)
             self._progress((iteration + 1) * count, total * count)
         if self._served is not None:
             self._find_fallbacks(self._served)

@@ -86,6 +86,11 @@ class Iteration:
         milliseconds: float = before.elapsed_time(after)
         return round(milliseconds * 1_000_000)
 
+    def run(self, first: bool) -> None:
+        """Run once, without waiting for the device."""
+        self._begin()
+        self._run_all(first)
+
     def marked(self, mark: Stepper) -> None:
         """Run once, with `mark` told of every operation."""
         self._begin()

@@ -101,21 +101,28 @@ class _Call:
     begins: Mapping[int, int]
     times: Mapping[int, int]
 
-    @property
-    def last(self) -> int:
-        """The rank that came last."""
+    def last(self, kind: str) -> int:
+        """Return the rank that came last: it stayed for the shortest time where all leave at once.
+
+        Ranks' clocks do not agree to the microsecond, so when they came says less.
+        """
+        if kind.startswith(_ALL_WAIT):
+            return min(self.times, key=lambda rank: (self.times[rank], -self.begins[rank]))
         return max(self.begins, key=lambda rank: self.begins[rank])
 
-    def waits(self) -> dict[int, int]:
+    def waits(self, kind: str) -> dict[int, int]:
         """Say how long each rank waited for the last one, which cannot be longer than it stayed."""
-        last = self.begins[self.last]
-        return {rank: min(last - begin, self.times[rank]) for rank, begin in self.begins.items()}
+        last = self.last(kind)
+        if kind.startswith(_ALL_WAIT):
+            return {rank: time - self.times[last] for rank, time in self.times.items()}
+        begins = self.begins
+        return {rank: min(begins[last] - begins[rank], time) for rank, time in self.times.items()}
 
     def time(self, kind: str) -> int:
         """Return how long it took but for waiting."""
         if kind.startswith(_ALL_WAIT):
             return min(self.times.values())
-        waits = self.waits()
+        waits = self.waits(kind)
         return max(time - waits[rank] for rank, time in self.times.items())
 
 
@@ -166,8 +173,8 @@ def _row(
     for call in calls:
         stays.update(call.times)
         if len(call.times) > 1:
-            waits.update(call.waits())
-            waited_for[call.last] += sum(call.waits().values())
+            waits.update(call.waits(kind))
+            waited_for[call.last(kind)] += sum(call.waits(kind).values())
     shares = [
         stay / sum(iteration_times[rank])
         for rank, stay in stays.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import defaultdict
@@ -100,7 +101,9 @@ class EventClock:
     """Records events: when the device came to a call, and when the call had ended.
 
     A collective runs on a stream of NCCL's own, and its Work lets another stream wait for it; that
-    is one that nothing else runs on, so that waiting keeps nothing from running.
+    is one that nothing else runs on, so that waiting keeps nothing from running. The Work knows for
+    how long it was under way there (TORCH_NCCL_ENABLE_TIMING): without the time in which the host
+    launched it, and collectives before it were not done.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -109,10 +112,11 @@ class EventClock:
         self._origin = _event()
         self._begins: dict[int, torch.cuda.Event] = {}
         self._ends: dict[int, torch.cuda.Event] = {}
+        self._works: dict[int, Any] = {}
 
     def start(self) -> None:
         """Let an iteration begin now."""
-        self._begins, self._ends = {}, {}
+        self._begins, self._ends, self._works = {}, {}, {}
         self._origin.record(torch.cuda.current_stream(self._device))
 
     def begin(self, index: int) -> None:
@@ -128,6 +132,7 @@ class EventClock:
             with torch.cuda.stream(self._side):
                 work.wait()
             stream = self._side
+            self._works[index] = work
         event = self._ends[index] = _event()
         event.record(stream)
         return work
@@ -138,14 +143,13 @@ class EventClock:
     def intervals(self) -> dict[int, Interval]:
         """Return what was noted of the iteration; waits for the device."""
         torch.cuda.synchronize(self._device)
-        return {
-            index: (
-                round(self._origin.elapsed_time(begin) * _NANOSECONDS),
-                round(begin.elapsed_time(self._ends[index]) * _NANOSECONDS),
-            )
-            for index, begin in self._begins.items()
-            if index in self._ends
-        }
+        return {index: self._interval(index) for index in self._begins if index in self._ends}
+
+    def _interval(self, index: int) -> Interval:
+        begin, end = self._begins[index], self._ends[index]
+        taken = min(begin.elapsed_time(end), _duration(self._works.get(index)))
+        started = self._origin.elapsed_time(end) - taken
+        return round(started * _NANOSECONDS), round(taken * _NANOSECONDS)
 
 
 def clock_for(device: torch.device) -> HostClock | EventClock:
@@ -212,6 +216,14 @@ def _kept(
 def _columns(intervals: Iterable[Interval]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     pairs = list(intervals)
     return tuple(taken for _, taken in pairs), tuple(begin for begin, _ in pairs)
+
+
+def _duration(work: Any) -> float:
+    """Return the milliseconds in which a Work was under way, infinity where it does not tell."""
+    try:
+        return math.inf if work is None else float(work._get_duration())
+    except RuntimeError:
+        return math.inf
 
 
 def _event() -> torch.cuda.Event:

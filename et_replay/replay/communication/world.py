@@ -47,6 +47,7 @@ class World:
                     "This PyTorch is built without NCCL: use --replay-mode comp or --device cpu."
                 )
             backend = "cpu:gloo,cuda:nccl"
+            os.environ.setdefault("TORCH_NCCL_ENABLE_TIMING", "1")  # see clock.py
         # A process alone needs no rendezvous, and so no port.
         alone: dict[str, Any] = {"store": HashStore(), "rank": 0, "world_size": 1}
         try:

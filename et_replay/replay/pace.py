@@ -1,0 +1,49 @@
+"""Iterations in, one after another, how long each took out."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+
+from et_replay.replay.iteration import Iteration
+
+_NANOSECONDS = 1_000_000
+"""In a millisecond, which is what events count in."""
+
+
+class Pace:
+    """Runs iterations apart, each on an idle device, or in a row.
+
+    In a row, as in a job, the host runs ahead of the device; a pause of one rank after each of them
+    would be one of all that wait for it in the next collective.
+    """
+
+    def __init__(self, iteration: Iteration, device: torch.device, in_a_row: bool) -> None:
+        self._iteration = iteration
+        self._device = device
+        self._in_a_row = in_a_row and device.type == "cuda"
+        self._ends: list[torch.cuda.Event] = []
+        self._times: list[int] = []
+
+    def run(self, first: bool) -> None:
+        """Run one iteration; the `first` one of all is run with more care."""
+        if not self._in_a_row:
+            self._times.append(self._iteration.timed(first))
+            return
+        if not self._ends:
+            self._ends.append(self._event())
+        self._iteration.run(first)
+        self._ends.append(self._event())
+
+    def times(self) -> list[int]:
+        """Return the ns of each iteration that came to its end."""
+        if self._ends:
+            torch.cuda.synchronize(self._device)
+        between = (before.elapsed_time(after) for before, after in pairwise(self._ends))
+        return [*self._times, *(round(time * _NANOSECONDS) for time in between)]
+
+    def _event(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self._device))
+        return event
