@@ -62,21 +62,27 @@ def dense(sizes: argparse.Namespace, device: torch.device) -> Step:
 
 def resnet(sizes: argparse.Namespace, device: torch.device) -> Step:
     """torchvision's ResNet-50 where that is installed, else a residual net of eight blocks."""
+    return step_on_images(resnet_model(sizes).to(device), sizes.length // 8 + 96, 1000, device)
+
+
+def resnet_model(sizes: argparse.Namespace) -> nn.Module:
+    """Make the model of `resnet`, on the host."""
     try:
         from torchvision.models import resnet50
-
-        model = resnet50().to(device)
     except ImportError:
-        model = residual_net([sizes.width // 8 << k for k in range(4)], 2, 1000).to(device)
-    return step_on_images(model, sizes.length // 8 + 96, 1000, device)
+        return residual_net([sizes.width // 8 << k for k in range(4)], 2, 1000)
+    model: nn.Module = resnet50()
+    return model
 
 
-def step_on_images(model: nn.Module, side: int, classes: int, device: torch.device) -> Step:
+def step_on_images(
+    model: nn.Module, side: int, classes: int, device: torch.device, made_on: str = "cpu"
+) -> Step:
     """Train on random squares of `side` pixels, four of them for each sample of a batch."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
     def step(batch: int) -> Tensor:
-        images = torch.randn(4 * batch, 3, side, side)
+        images = torch.randn(4 * batch, 3, side, side, device=made_on)
         labels = torch.randint(classes, (4 * batch,))
         optimizer.zero_grad()
         loss = functional.cross_entropy(model(images.to(device)), labels.to(device))

@@ -4,8 +4,9 @@
 
 JOB is one of those below, each with collectives of another kind: gloo on CPUs, NCCL on GPUs. The
 JSON that rank 0 prints is that of `train.py`: losses (hexadecimal), times between ends of
-iterations in ns, and on cuda memory in bytes, of rank 0. With `--record FOLDER` each rank writes
-the execution trace of its last two iterations, `rank-R.json`, by torch's own profiler.
+iterations in ns, and on cuda memory in bytes, of rank 0, and of each rank in `ranks`. With
+`--record FOLDER` each rank writes the execution trace of its last two iterations, `rank-R.json`,
+by torch's own profiler.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -33,12 +35,14 @@ from torch.distributed.tensor.parallel import (
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, schedule
-from train import Step, clock, intervals, memory, random_tokens, step_on_images
+from train import Step, clock, intervals, memory, random_tokens, resnet_model, step_on_images
 from transformer import Decoder
 
 SMALL = {"layers": 2, "width": 32, "heads": 2, "length": 16, "vocabulary": 64, "batch": 2}
 LARGE = {"layers": 12, "width": 1024, "heads": 16, "length": 1024, "vocabulary": 32768, "batch": 8}
 RECORDED = 2
+SETTLED = 0.5
+"""Seconds after which gloo's threads are at rest."""
 
 
 def ddp(sizes: argparse.Namespace, device: torch.device) -> Step:
@@ -49,6 +53,16 @@ def ddp(sizes: argparse.Namespace, device: torch.device) -> Step:
         residual_net(widths, 1, 10).to(device), devices, bucket_cap_mb=sizes.width / 1024
     )
     return step_on_images(model, 16, 10, device)
+
+
+def resnet(sizes: argparse.Namespace, device: torch.device) -> Step:
+    """Data parallel: the ResNet of train.py, in buckets of the size that PyTorch chooses.
+
+    Images are made on the device, as hosts that several ranks share would take longer.
+    """
+    devices = [device] if device.type == "cuda" else None
+    model = DistributedDataParallel(resnet_model(sizes).to(device), devices)
+    return step_on_images(model, sizes.length // 8 + 96, 1000, device, made_on=device.type)
 
 
 def fsdp(sizes: argparse.Namespace, device: torch.device) -> Step:
@@ -84,8 +98,9 @@ def language_step(
     def step(batch: int) -> Tensor:
         tokens = random_tokens(sizes, batch, sizes.length + 1).to(device)
         optimizer.zero_grad()
-        logits = model(tokens[:, :-1]).flatten(0, 1)
-        loss = functional.cross_entropy(logits, tokens[:, 1:].flatten())
+        loss = functional.cross_entropy(
+            model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()
+        )
         loss.backward()
         if clip:
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -161,7 +176,7 @@ def pipeline(sizes: argparse.Namespace, device: torch.device) -> Step:
 
 
 JOBS: dict[str, Callable[[argparse.Namespace, torch.device], Step]] = {
-    job.__name__: job for job in (ddp, fsdp, tensor, experts, pipeline)
+    job.__name__: job for job in (ddp, resnet, fsdp, tensor, experts, pipeline)
 }
 
 
@@ -172,14 +187,20 @@ def main() -> None:
     if arguments.device == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
+    if arguments.deterministic:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = False
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         torch.manual_seed(arguments.seed + dist.get_rank())
-        outcome = train(JOBS[arguments.job](arguments, device), arguments, device)
+        mine = train(JOBS[arguments.job](arguments, device), arguments, device) | memory(device)
+        of_all = [mine] * dist.get_world_size()
+        dist.all_gather_object(of_all, mine)
         if dist.get_rank() == 0:
-            print(json.dumps(outcome | memory(device)))
-        # gloo's threads need Python to let go of tensors, and abort in a process that is ending.
-        dist.barrier()
+            print(json.dumps({**mine, "ranks": of_all}))
+        # gloo's threads let go of tensors a moment after a call has ended, for which they need a
+        # Python that is not ending; FSDP's device mesh keeps them from being joined below.
+        time.sleep(SETTLED)
     finally:
         dist.destroy_process_group()
 
@@ -223,6 +244,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--iterations", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--size", choices=("small", "large"), default="small")
+    parser.add_argument("--deterministic", action="store_true", help="equal losses in each run")
     parser.add_argument("--record", type=Path, metavar="FOLDER")
     for name in SMALL:
         parser.add_argument(f"--{name}", type=int)

@@ -187,9 +187,11 @@ def picked(result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def run(*words: str, allowed: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
+def run(
+    *words: str, allowed: tuple[int, ...] = (0,), cores: int = CORES
+) -> subprocess.CompletedProcess[str]:
     """Run Python with `words` in the folder of the project, on the quietest cores."""
-    os.sched_setaffinity(0, quietest_cores())
+    os.sched_setaffinity(0, quietest_cores(cores))
     outcome = subprocess.run(
         [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -198,13 +200,13 @@ def run(*words: str, allowed: tuple[int, ...] = (0,)) -> subprocess.CompletedPro
     return outcome
 
 
-def quietest_cores() -> list[int]:
-    """Return the CORES cores on which a short loop took the least time just now."""
+def quietest_cores(count: int) -> list[int]:
+    """Return the `count` cores on which a short loop took the least time just now."""
     times = {}
     for core in ALL_CORES:
         os.sched_setaffinity(0, [core])
         times[core] = min(timeit.repeat("sum(range(20_000))", number=1, repeat=10))
-    return sorted(times, key=times.__getitem__)[:CORES]
+    return sorted(times, key=times.__getitem__)[:count]
 
 
 def table(figures: dict[str, Any]) -> str:

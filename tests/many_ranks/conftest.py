@@ -24,7 +24,8 @@ def environment() -> dict[str, str]:
     distributed = pytest.importorskip("torch.distributed")
     if not distributed.is_available() or not distributed.is_gloo_available():
         pytest.skip("this torch is built without torch.distributed, or without gloo")
-    path = str(Path(et_replay.__file__).parents[1])
+    paths = [str(Path(et_replay.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(filter(None, paths))
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
@@ -57,8 +58,12 @@ def finished(process: subprocess.Popen[str], timeout: float) -> subprocess.Compl
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
+        os.killpg(process.pid, signal.SIGTERM)  # for torchrun to end its ranks, which are in others
+        try:
+            out, err = process.communicate(timeout=40)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = "", "nor did it end when it was asked to"
         pytest.fail(f"not done after {timeout} s\n{out}\n{err}")
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
