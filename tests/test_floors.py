@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 FLOORS = (
     ("__init__", "errors"),
-    ("units", "origins", "captured_files", "whole_files"),
+    ("units", "origins", "captured_files", "whole_files", "parallel"),
     ("execution_trace", "events", "allocator_figures"),
     ("buffers",),
     ("formats", "_core"),
@@ -34,14 +34,14 @@ THIRD_PARTIES = {
     "errors": set(),
     "units": set(),
     "formats": EVERYWHERE | {"google", "zstandard"},
-    "ranks": EVERYWHERE | {"joblib"},
+    "parallel": {"joblib"},
     "replay": EVERYWHERE | {"torch"},
     "pluggable": EVERYWHERE | {"torch"},
     "script": {"torch"},
     "capture": EVERYWHERE | {"torch"},
     "run": EVERYWHERE | {"torch"},
     "report": EVERYWHERE | {"matplotlib"},
-    "commands": EVERYWHERE | {"joblib", "tqdm"},
+    "commands": EVERYWHERE | {"tqdm"},
 }
 NATIVE_FLOORS = (
     ("sizes", "version", "rank_set", "storage_table"),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
-
-import joblib
 
 from et_replay.commands import options
 from et_replay.commands.output import progress_bar
@@ -16,6 +14,7 @@ from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import BufferTable, buffer_history, open_plannable
 from et_replay.formats.captured_run import CapturedRun
+from et_replay.parallel import in_parallel
 from et_replay.planning import Plan, check_plan, lifetimes, marked_iterations, table_lifetimes
 from et_replay.program import JOB, Mode, Window, build_program, history_of, select_window
 from et_replay.simulation import Simulator
@@ -181,16 +180,10 @@ def work_on(
     """Do `work` for every task, several in parallel processes; return the results in order."""
     if len(tasks) == 1:
         return [work(tasks[0])]
-    try:
-        with joblib.parallel_config(backend=arguments.backend, n_jobs=arguments.jobs or -1):
-            pending: Iterable[_Result] = joblib.Parallel(return_as="generator")(
-                joblib.delayed(work)(task) for task in tasks
-            )
-            with progress_bar(arguments.quiet, unit="inputs") as progress:
-                results = []
-                for result in pending:
-                    results.append(result)
-                    progress(len(results), len(tasks))
-    except ValueError as error:
-        raise UsageError(f"--backend {arguments.backend}: {error}") from error
+    pending = in_parallel(work, ((task,) for task in tasks), arguments.jobs, arguments.backend)
+    with progress_bar(arguments.quiet, unit="inputs") as progress:
+        results = []
+        for result in pending:
+            results.append(result)
+            progress(len(results), len(tasks))
     return results

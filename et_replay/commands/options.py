@@ -181,7 +181,7 @@ def add_parallel(parser: argparse.ArgumentParser) -> None:
         "--backend",
         default="loky",
         metavar="NAME",
-        help="joblib backend that runs them: loky, or a registered one such as dask or ray",
+        help="joblib backend that runs them: loky, threading, or a cluster by dask or ray",
     )
 
 

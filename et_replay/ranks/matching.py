@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-import joblib
-
-from et_replay.errors import TraceError, UsageError
+from et_replay.errors import TraceError
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import open_trace
+from et_replay.parallel import in_parallel
 from et_replay.ranks.collective import Collective, read_collectives
 from et_replay.ranks.comparison import GroupComparison, Misfit, find_parts
 from et_replay.ranks.digest import Key, RankDigest, all_to_all_parts, digest
@@ -169,13 +168,8 @@ def _read_all(
         for rank in ranks:
             yield reader(rank, files[rank], world_size, strict)
         return
-    try:
-        with joblib.parallel_config(backend=backend, n_jobs=jobs or -1):
-            yield from joblib.Parallel(return_as="generator")(
-                joblib.delayed(reader)(rank, files[rank], world_size, strict) for rank in ranks
-            )
-    except ValueError as error:
-        raise UsageError(f"--backend {backend}: {error}") from error
+    tasks = ((rank, files[rank], world_size, strict) for rank in ranks)
+    yield from in_parallel(reader, tasks, jobs, backend)
 
 
 def _text_size(path: Path) -> int:
