@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
+import sys
 from typing import Any
 
 import pytest
-from many_ranks.conftest import Capture, Launch
+from many_ranks.conftest import Capture, Launch, finished, start
 
 from et_replay.commands import main
 from et_replay.formats import open_trace
@@ -28,7 +30,7 @@ def replayed(launch: Launch, ranks: int, *words: str) -> dict[str, Any]:
     return result
 
 
-def check(result: dict[str, Any], job: str, ranks: int) -> None:
+def check(result: dict[str, Any], job: str, ranks: int, iterations: int = 2) -> None:
     """Assert that every rank executed all that it has, and every collective was made by all."""
     assert (result["world_size"], [rank["rank"] for rank in result["ranks"]]) == (
         ranks,
@@ -37,7 +39,7 @@ def check(result: dict[str, Any], job: str, ranks: int) -> None:
     for rank in result["ranks"]:
         operations = rank["operations"]
         assert operations["executed"] == operations["total"] > 0
-        assert len(rank["iteration_time_ns"]) == 2
+        assert len(rank["iteration_time_ns"]) == iterations
     assert {row["kind"] for row in result["collectives"]} == COLLECTIVES[job]
     for row in result["collectives"]:
         assert row["group"] == row["ranks"] == list(range(ranks))
@@ -90,6 +92,25 @@ def test_computation_alone_makes_no_collective(captured: Capture, launch: Launch
 def test_four_ranks_replay_their_traces(captured: Capture, launch: Launch, job: str) -> None:
     """In the mode that torchrun's processes have by default: full."""
     check(replayed(launch, 4, "--trace", str(captured(job, 4))), job, 4)
+
+
+def test_two_hosts_replay_together(captured: Capture, environment: dict[str, str]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    trace = str(captured("ddp", 2))
+    words = ("-m", "et_replay", "--trace", trace, "--device", "cpu", "--json", "-", "--quiet")
+    hosts = []
+    for host in range(2):
+        place = ("--nnodes=2", f"--node-rank={host}", "--nproc-per-node=1")
+        rendezvous = ("--master-addr=127.0.0.1", f"--master-port={port}")
+        launcher = ("-m", "torch.distributed.run", *place, *rendezvous)
+        hosts.append(start([sys.executable, *launcher, *words], environment))
+    first, second = (finished(host, 120) for host in hosts)
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert second.stdout == ""
+    (result,) = json.loads(first.stdout)["results"]
+    check(result, "ddp", 2, iterations=3)
 
 
 def test_the_memory_of_a_rank_is_that_of_its_replay_alone(
