@@ -95,6 +95,10 @@ class Allocator {
   // and of time before are not counted.
   virtual std::vector<Block*> restore(const SegmentView& segment) = 0;
 
+  // Whether other streams may have the block's memory before or after it: what uses it then must
+  // wait for what did.
+  virtual bool is_handed_over(const Block&) const { return false; }
+
   virtual Bytes largest_free() const = 0;
   virtual std::vector<SegmentView> segments() const = 0;  // in order of address
 

@@ -50,6 +50,7 @@ CudaDriver::CudaDriver() {
   load(library, "cuEventCreate", event_create);
   load(library, "cuEventRecord", event_record);
   load(library, "cuEventQuery", event_query);
+  load(library, "cuStreamWaitEvent", stream_wait_event);
   load(library, "cuEventDestroy_v2", event_destroy);
   load(library, "cuThreadExchangeStreamCaptureMode", exchange_capture_mode);
   load(library, "cuGetErrorName", error_name);

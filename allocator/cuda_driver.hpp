@@ -70,6 +70,7 @@ class CudaDriver {
   int (*event_create)(CudaEvent* event, unsigned flags);
   int (*event_record)(CudaEvent event, CudaStream stream);
   int (*event_query)(CudaEvent event);
+  int (*stream_wait_event)(CudaStream stream, CudaEvent event, unsigned flags);
   int (*event_destroy)(CudaEvent event);
   int (*exchange_capture_mode)(int* mode);
   int (*error_name)(int result, const char** name);

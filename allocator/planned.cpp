@@ -3,12 +3,47 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 namespace et_replay {
 
 namespace {
 
 bool is_empty(const Occupancy::Range& range) { return range.begin >= range.end; }
+
+// The ranges of the arena that places of more than one stream cover.
+std::vector<Occupancy::Range> of_several_streams(const Schedule& schedule) {
+  struct Edge {
+    Bytes at;
+    Stream stream;
+    int sign;
+  };
+  std::vector<Edge> edges;
+  for (const PlanRow& row : schedule.rows()) {
+    if (row.offset == no_offset || row.size == 0) continue;
+    edges.push_back({row.offset, row.stream, 1});
+    edges.push_back({row.offset + round_up(row.size, smallest_block), row.stream, -1});
+  }
+  std::sort(edges.begin(), edges.end(),
+            [](const Edge& left, const Edge& right) { return left.at < right.at; });
+  std::map<Stream, int> covering;  // places of each stream
+  std::vector<Occupancy::Range> ranges;
+  for (std::size_t k = 0; k < edges.size();) {
+    const Bytes at = edges[k].at;
+    for (; k < edges.size() && edges[k].at == at; ++k) {
+      const auto place = covering.emplace(edges[k].stream, 0).first;
+      place->second += edges[k].sign;
+      if (place->second == 0) covering.erase(place);
+    }
+    if (covering.size() < 2) continue;
+    if (!ranges.empty() && ranges.back().end == at) {
+      ranges.back().end = edges[k].at;
+    } else {
+      ranges.push_back({at, edges[k].at});
+    }
+  }
+  return ranges;
+}
 
 }  // namespace
 
@@ -25,6 +60,7 @@ void PlannedAllocator::serve(const PlanTable& plan) {
   schedule_.emplace(plan);
   arena_ = round_up(plan.arena, segment_granularity);
   in_use_.emplace(*schedule_, arena_);
+  handed_over_ = of_several_streams(*schedule_);
   figures_ = {};
 }
 
@@ -154,6 +190,15 @@ Block* PlannedAllocator::serve_at_any_cost(Bytes requested, Stream stream,
   if (trace_.enabled) trace_.entries.pop_back();
   figures_.reused.count(requested);
   return lease(Occupancy::no_rank, *offset, in_use_->gap(Occupancy::no_rank, *offset), request);
+}
+
+bool PlannedAllocator::is_handed_over(const Block& block) const {
+  if (handed_over_.empty() || !owns(block)) return false;
+  const auto begin = static_cast<Bytes>(block.address - base_);
+  const auto after = std::upper_bound(
+      handed_over_.begin(), handed_over_.end(), begin,
+      [](Bytes offset, const Range& range) { return offset < range.end; });
+  return after != handed_over_.end() && after->begin < begin + block.size;
 }
 
 PlannedFigures PlannedAllocator::figures() const {

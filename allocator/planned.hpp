@@ -43,6 +43,7 @@ class PlannedAllocator final : public Allocator {
     return fallback_.restore(segment);
   }
 
+  bool is_handed_over(const Block& block) const override;
   Bytes largest_free() const override;
   std::vector<SegmentView> segments() const override;
   void reset_peaks() override { fallback_.reset_peaks(); }
@@ -107,6 +108,7 @@ class PlannedAllocator final : public Allocator {
 
   std::optional<Schedule> schedule_;  // never nothing
   Bytes arena_ = 0;                   // as the device gives it
+  std::vector<Range> handed_over_;    // what the plan gives to several streams, by address
   std::optional<IdleSpace> idle_;     // made when it is needed first
   CachingAllocator fallback_;
   PlannedFigures figures_;

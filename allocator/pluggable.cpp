@@ -29,6 +29,7 @@ Address PluggableAllocator::allocate(Bytes requested, CudaStream stream) {
   if (!captures_.empty()) route(stream, number);
   try {
     Block* block = follower_.allocate(requested, number);
+    if (allocator_->is_handed_over(*block)) take_over(*block, stream);
     live_.insert(static_cast<std::int64_t>(block->address), block);
     return block->address;
   } catch (const OutOfMemory& error) {
@@ -42,12 +43,22 @@ bool PluggableAllocator::free(Address address) {
   Block* block = live_.take(static_cast<std::int64_t>(address));
   if (block == nullptr) return false;
   const auto used = users_.empty() ? users_.end() : users_.find(block);
-  if (used == users_.end()) {
+  const bool is_handed_over = allocator_->is_handed_over(*block);
+  if (used == users_.end() && !(is_handed_over && !captures_.empty())) {
+    if (is_handed_over) leave(*block);
     allocator_->free(block);
     return true;
   }
-  const std::vector<CudaStream> users = std::move(used->second);
-  users_.erase(used);
+  std::vector<CudaStream> users;
+  if (used != users_.end()) {
+    users = std::move(used->second);
+    users_.erase(used);
+  }
+  if (is_handed_over) {  // once all streams have passed an event, the memory is idle for any
+    for (const CudaStream stream : handles_) {
+      if (std::find(users.begin(), users.end(), stream) == users.end()) users.push_back(stream);
+    }
+  }
   const std::uint64_t ticket = allocator_->hold(block);
   if (captures_.empty()) {
     wait_for(ticket, users);
@@ -136,7 +147,9 @@ void PluggableAllocator::release_pool(PoolId id) {
 
 Stream PluggableAllocator::number_of(CudaStream stream) {
   if (stream == last_stream_) return last_number_;
-  last_number_ = streams_.emplace(stream, streams_.size()).first->second;
+  const auto [known, is_new] = streams_.emplace(stream, streams_.size());
+  if (is_new) handles_.push_back(stream);
+  last_number_ = known->second;
   last_stream_ = stream;
   return last_number_;
 }
@@ -167,6 +180,42 @@ void PluggableAllocator::wait_for(std::uint64_t ticket, const std::vector<CudaSt
     const CudaEvent event = take_event();
     driver.check(driver.event_record(event, stream), "record an event");
     waits_[stream].push_back({ticket, event});
+  }
+}
+
+// Lets a stream wait for all that may use the memory of a block still.
+void PluggableAllocator::take_over(const Block& block, CudaStream stream) {
+  const std::vector<Handover::Moment> moments =
+      handover_.take(block.address, block.end(), block.home->stream);
+  if (!moments.empty()) {
+    const CudaCalls calls(device_.context());
+    const CudaDriver& driver = device_.driver();
+    for (const Handover::Moment moment : moments) {
+      for (const auto& [other, event] : moments_[moment]) {
+        if (other == stream) continue;
+        driver.check(driver.stream_wait_event(stream, event, 0), "let a stream wait");
+      }
+    }
+  }
+  for (const Handover::Moment moment : handover_.forgotten()) {
+    for (const auto& [other, event] : moments_[moment]) spare_events_.push_back(event);
+    moments_.erase(moment);
+  }
+}
+
+// Records what other streams wait for before they have the memory of a block that is freed: events
+// of all streams, as the owner's may be the one that is told to wait for another's use only later.
+void PluggableAllocator::leave(const Block& block) {
+  const CudaCalls calls(device_.context());
+  const CudaDriver& driver = device_.driver();
+  auto& events = moments_[handover_.leave(block.address, block.end(), block.home->stream)];
+  for (const CudaStream stream : handles_) {
+    const CudaEvent event = take_event();
+    if (driver.event_record(event, stream) == cuda_success) {
+      events.emplace_back(stream, event);
+    } else {  // the stream is no more
+      spare_events_.push_back(event);
+    }
   }
 }
 

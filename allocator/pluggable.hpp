@@ -15,6 +15,7 @@
 
 #include "cuda_device.hpp"
 #include "follower.hpp"
+#include "handover.hpp"
 #include "policies.hpp"
 #include "storage_table.hpp"
 
@@ -92,6 +93,8 @@ class PluggableAllocator {
   bool is_stream_of(const Block& block, CudaStream stream) const;
   void route(CudaStream stream, Stream number);
   void wait_for(std::uint64_t ticket, const std::vector<CudaStream>& users);
+  void take_over(const Block& block, CudaStream stream);
+  void leave(const Block& block);
   void settle();
   void settle_queue(std::deque<Wait>& queue);
   CudaEvent take_event();
@@ -103,6 +106,7 @@ class PluggableAllocator {
   StorageTable<Block> live_;  // by address
   // By their handles: allocators rank streams by number. The default stream is 0.
   std::map<CudaStream, Stream> streams_{{nullptr, 0}};
+  std::vector<CudaStream> handles_{nullptr};  // by number
   CudaStream last_stream_ = nullptr;
   Stream last_number_ = 0;
 
@@ -111,6 +115,8 @@ class PluggableAllocator {
   std::map<std::uint64_t, std::size_t> open_waits_;  // events to pass, by ticket
   std::vector<Deferred> deferred_;                   // freed within a capture
   std::vector<CudaEvent> spare_events_;
+  Handover handover_;
+  std::map<Handover::Moment, std::vector<std::pair<CudaStream, CudaEvent>>> moments_;
 
   std::vector<Capture> captures_;
   std::map<PoolId, std::int64_t> pool_uses_;

@@ -299,6 +299,38 @@ def unfollowed() -> dict[str, Any]:
     return train_marked(lambda _: None)
 
 
+def shared_by_streams() -> dict[str, Any]:
+    """Hand one place of a plan from the default stream, which is slow, to another and back."""
+    import numpy as np
+
+    from et_replay import pluggable
+    from et_replay.events import PlanColumns, RunPlan
+
+    storage, size = np.arange(2, dtype=np.int64), np.full(2, 64 * MIB, dtype=np.int64)
+    place, streams = np.zeros_like(storage), storage
+    columns = PlanColumns(storage, place, size, storage, storage + 1, streams, 64 * MIB, 2)
+    varies = np.zeros(2, dtype=bool)
+    pluggable.follow(RunPlan(columns, storage, size, streams, varies, (0,), True))
+    side, shared, wrong = torch.cuda.Stream(), 0, 0
+    for iteration in range(1, 21):
+        torch.cuda._sleep(20_000_000)
+        first = torch.full((16 * MIB,), float(iteration), device="cuda")
+        address = first.data_ptr()
+        kept = first[:1000].clone()
+        del first
+        with torch.cuda.stream(side):
+            second = torch.full((16 * MIB,), -1.0, device="cuda")
+            shared += second.data_ptr() == address
+            torch.cuda._sleep(20_000_000)
+            least, most = second.min(), second.max()
+        del second
+        side.synchronize()
+        wrong += (least.item(), most.item()) != (-1.0, -1.0)
+        wrong += bool((kept != iteration).any())
+        pluggable.begin_iteration(iteration)
+    return {"shared": shared, "wrong": wrong}
+
+
 def exit_with_live() -> dict[str, Any]:
     """Leave tensors, a stream that uses one and a graph to the end of the process."""
     global _left
@@ -348,7 +380,7 @@ PROGRAMS: dict[str, Callable[[], dict[str, Any]]] = {
     function.__name__: function
     for function in (
         train, empty, out_of_memory, streams, graph, many, threads, cost, planned,
-        followed, unfollowed, exit_with_live, late, compiled,
+        followed, unfollowed, shared_by_streams, exit_with_live, late, compiled,
     )
 }  # fmt: skip
 

@@ -49,7 +49,7 @@ NATIVE_FLOORS = (
     ("problem", "budget", "deadline", "random", "workers"),
     ("address_union", "remaining", "skyline", "sweep", "validate"),
     ("checks",),
-    ("settings", "block", "statistics", "trace", "stream_events", "expandable_segment"),
+    ("settings", "block", "statistics", "trace", "stream_events", "handover", "expandable_segment"),
     ("normal", "plan_table", "planned_figures", "request_index"),
     ("request_list",),
     ("contest", "exhaustive", "first_fit", "online_fit", "orders", "rotation", "unplaced"),

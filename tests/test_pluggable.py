@@ -136,6 +136,10 @@ def test_a_plan_is_served() -> None:
     assert ours["places"] == [1] * 64
 
 
+def test_streams_that_share_memory_wait_for_each_other() -> None:
+    assert run("stalloc", "shared_by_streams") == {"shared": 20, "wrong": 0}
+
+
 def test_a_script_is_followed_through_its_list_and_trains_the_same() -> None:
     ours, torchs = run("stalloc", "followed"), run("torch", "unfollowed")
     assert ours["losses"] == torchs["losses"]

@@ -66,6 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a captured run repeat; else all happens once, or again after all has been freed)",
     )
     parser.add_argument(
+        "--share-streams",
+        action="store_true",
+        help="let storages of several streams share memory; under the plan one stream then waits "
+        "for the work of another (default: each stream has memory of its own)",
+    )
+    parser.add_argument(
         "--effort",
         choices=("fast", "best"),
         default="fast",
@@ -107,6 +113,7 @@ class _Task:
     input: Input
     effort: Effort
     iteration: tuple[int, int] | None
+    share_streams: bool
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -149,7 +156,9 @@ def _make(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[PlanRe
         check_destination(destination, arguments.force, source.path, "--output")
         check_distinct((("--output", destination), ("--json", arguments.json)))
     effort = Effort(arguments.effort, arguments.timeout)
-    tasks = [_Task(source, effort, arguments.iteration) for source in inputs]
+    tasks = [
+        _Task(source, effort, arguments.iteration, arguments.share_streams) for source in inputs
+    ]
     reports = []
     for source, (plan, written, notes), destination in zip(
         inputs, work_on(tasks, _plan, arguments), destinations, strict=True
@@ -202,7 +211,13 @@ def _plan(task: _Task) -> tuple[Plan, bytes, tuple[str, ...]]:
         plan = _plan_table(task, content)
         return plan, _csv(content, plan), content.notes
     begins = _iterations(task, recording, content)
-    plan = plan_history(content, task.effort, begins, marked=task.iteration is None)
+    plan = plan_history(
+        content,
+        task.effort,
+        begins,
+        marked=task.iteration is None,
+        share_streams=task.share_streams,
+    )
     notes = (*content.notes, *([] if begins else _no_iterations(task, content)))
     return replace(plan, mode=recording.mode, window=recording.window), b"", notes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +20,21 @@ from et_replay.events import (
 )
 from et_replay.planning.cycle import CyclicPacking, plan_cycle
 from et_replay.planning.lifetimes import ALIGNMENT, Lifetimes, StorageClass, lifetimes
-from et_replay.planning.packing import FAST, Effort, Packing, find_fault, plan_buffers
+from et_replay.planning.packing import (
+    FAST,
+    Effort,
+    Packing,
+    find_fault,
+    lower_bound,
+    plan_buffers,
+)
 from et_replay.planning.steady import Repetition, SteadyState, steady_state
 
 NO_OFFSET = -1
+_MARGINS = (8, 16, 32, 64, 128, 256)
+"""Parts of all time by which storages of one stream are kept apart from those of another."""
+_DEARER = 1.01
+"""How much more memory that may take."""
 LEFT_OUT = (StorageClass.PRIVATE, StorageClass.UNMATCHED, StorageClass.VARYING)
 """The classes of storages that get no address."""
 
@@ -31,7 +43,7 @@ LEFT_OUT = (StorageClass.PRIVATE, StorageClass.UNMATCHED, StorageClass.VARYING)
 class Plan:
     """Offsets in one arena for the storages of `lifetimes`, -1 for those that it leaves out.
 
-    `lower_bound_bytes` is the most that lives at once, summed over streams where there are several.
+    `lower_bound_bytes` is the most that lives at once, summed over streams that share no memory.
     `iteration` are the ticks [begin, end) of the one that repeats, if the plan was made for that.
     `mode` and `window` are the tensor allocation mode and the window with which an execution trace
     was read, "" where that is not known; `of_table` says that the storages are the buffers of a
@@ -80,10 +92,18 @@ def plan_history(
     iterations: Sequence[int] | None = None,
     *,
     marked: bool = False,
+    share_streams: bool = False,
 ) -> Plan:
     """Plan all that a history allocates; see `plan_events`."""
     try:
-        plan = plan_events(history.events, history.segments, effort, iterations, marked=marked)
+        plan = plan_events(
+            history.events,
+            history.segments,
+            effort,
+            iterations,
+            marked=marked,
+            share_streams=share_streams,
+        )
     except PlanError as error:
         raise PlanError(f"{history.source}: {error}") from None
     return replace(plan, source=history.source)
@@ -96,22 +116,33 @@ def plan_events(
     iterations: Sequence[int] | None = None,
     *,
     marked: bool = False,
+    share_streams: bool = False,
 ) -> Plan:
     """Plan the storages of `events` and those live in `segments` before them.
 
     Without `iterations` the events happen once, or again from the start after all has been freed.
     With the ticks at which iterations begin, the plan holds for any number of them after the events
     before, see steady.py; what it leaves out is UNMATCHED. `marked` says that the iterations are
-    those that were marked while the events were recorded. Storages of different streams never share
-    memory: the events do not tell when a stream's work on freed memory is done. Raises PlanError
-    where nothing repeats, or where more than 2^61 bytes live at once.
+    those that were marked while the events were recorded. Storages of different streams share
+    memory only with `share_streams`: the events do not tell when a stream's work on freed memory is
+    done, and who serves the plan must let one wait for the other. Raises PlanError where nothing
+    repeats, where streams that are to share memory interleave differently in each iteration, or
+    where more than 2^61 bytes live at once.
     """
     lives = lifetimes(events, segments)
+    share_streams = share_streams and len(np.unique(lives.stream)) > 1
     if iterations is None:
+        if share_streams:
+            return _plan_together(lives, lives.ticks, partial(_pack, lives), effort)
         return _plan_by_stream(lives, lambda rows: _pack(lives, rows, effort))
-    steady = steady_state(lives, iterations, marked=marked)
-    plan = _plan_by_stream(steady.lifetimes, lambda rows: _pack_cycle(steady, rows, effort))
-    plan = replace(plan, iteration=steady.window, repetition=steady.repetition)
+    steady = steady_state(lives, iterations, marked=marked, one_clock=share_streams)
+    lives, repetition = steady.lifetimes, steady.repetition
+    if share_streams:
+        pack, stop = partial(_pack_cycle, steady), steady.window[1]
+        plan = _plan_together(lives, repetition.period, pack, effort, stop)
+    else:
+        plan = _plan_by_stream(lives, lambda rows: _pack_cycle(steady, rows, effort))
+    plan = replace(plan, iteration=steady.window, repetition=repetition)
     fault = fault_of(plan)
     if fault:
         raise PlanError(
@@ -165,6 +196,56 @@ def _plan_by_stream(lives: Lifetimes, pack: Callable[[Int64Array], _Packed]) -> 
     )
 
 
+def _plan_together(
+    lives: Lifetimes,
+    ticks: int,
+    pack: Callable[[Int64Array, Effort, Int64Array], _Packed],
+    effort: Effort,
+    stop: int | None = None,
+) -> Plan:
+    """Give all streams one arena, `ticks` being how many there are in what is packed.
+
+    A stream should seldom have to wait for what another freed. So what is of others than the stream
+    with most memory is packed as if it lived longer, by as much as costs little memory.
+    """
+    plannable = np.flatnonzero(~np.isin(lives.storage_class, LEFT_OUT))
+    load = _load(lives, plannable, stop)
+    streams, place = np.unique(lives.stream, return_inverse=True)
+    of_streams = np.bincount(place, weights=lives.size * (lives.end - lives.start))
+    aside = place != of_streams.argmax()
+
+    def planned(margin: int, effort: Effort) -> Plan:
+        packing, offsets = pack(plannable, effort, np.where(aside, margin, 0))
+        offset = np.full(len(lives), NO_OFFSET, dtype=np.int64)
+        offset[plannable] = offsets
+        return Plan(
+            source="",
+            lifetimes=lives,
+            offset=offset,
+            arena_bytes=packing.arena_bytes,
+            lower_bound_bytes=load,
+            proven=packing.arena_bytes == load,
+            method=packing.method,
+            planning_time_ns=packing.planning_time_ns,
+            notes=tuple(_notes(lives, streams.tolist(), together=True)),
+        )
+
+    best, best_margin = planned(0, FAST), 0
+    for share in _MARGINS:
+        wide = planned(ticks // share, FAST)
+        if wide.arena_bytes <= _DEARER * best.arena_bytes:
+            best, best_margin = wide, ticks // share
+            break
+    return best if effort == FAST else planned(best_margin, effort)
+
+
+def _load(lives: Lifetimes, rows: Int64Array, stop: int | None) -> int:
+    """Return the most of these storages that lives at once, of all streams, up to tick `stop`."""
+    last = int(lives.end.max(initial=0)) if stop is None else stop
+    seen = rows[lives.start[rows] < last]
+    return lower_bound(_buffers(lives, seen, lives.start, np.minimum(lives.end, last)))
+
+
 def _buffers(lives: Lifetimes, rows: Int64Array, start: Int64Array, end: Int64Array) -> Buffers:
     """Take storages as buffers; where all are aligned alike, the rest of a unit is lost anyway."""
     size, alignment = lives.size[rows], lives.alignment[rows]
@@ -173,17 +254,32 @@ def _buffers(lives: Lifetimes, rows: Int64Array, start: Int64Array, end: Int64Ar
     return Buffers(start[rows], end[rows], size, alignment)
 
 
-def _pack(lives: Lifetimes, rows: Int64Array, effort: Effort) -> _Packed:
-    packing = plan_buffers(_buffers(lives, rows, lives.start, lives.end), effort)
+def _pack(
+    lives: Lifetimes, rows: Int64Array, effort: Effort, margin: Int64Array | int = 0
+) -> _Packed:
+    """Plan storages, each as if it lived `margin` longer on both sides."""
+    start, end = np.maximum(lives.start - margin, 0), np.minimum(lives.end + margin, lives.ticks)
+    packing = plan_buffers(_buffers(lives, rows, start, end), effort)
     return packing, packing.offsets
 
 
-def _pack_cycle(steady: SteadyState, rows: Int64Array, effort: Effort) -> _Packed:
-    """Plan head and template; every later iteration's storages get the offsets of their twins."""
+def _pack_cycle(
+    steady: SteadyState, rows: Int64Array, effort: Effort, margin: Int64Array | int = 0
+) -> _Packed:
+    """Plan head and template; every later iteration's storages get the offsets of their twins.
+
+    A margin does not reach over the ends of an iteration.
+    """
     templates = np.unique(steady.template[rows])
     lives, repetition = replace(steady.lifetimes, size=steady.size), steady.repetition
+    start, end, period = repetition.start, repetition.end, repetition.period
+    inside = (start >= 0) & (end <= period)
+    once = end <= 0
+    longer = end + np.where(inside | once, margin, 0)
+    start = start - np.where(inside, np.minimum(margin, start), np.where(once, margin, 0))
+    end = np.where(inside, np.minimum(longer, period), np.minimum(longer, np.maximum(end, 0)))
     buffers = replace(
-        _buffers(lives, templates, repetition.start, repetition.end),
+        _buffers(lives, templates, start, end),
         again_start=steady.before[templates],
         again_end=steady.before_end[templates],
     )
@@ -193,7 +289,7 @@ def _pack_cycle(steady: SteadyState, rows: Int64Array, effort: Effort) -> _Packe
     return packing, packing.offsets[packing.first[place] + turn]
 
 
-def _notes(lives: Lifetimes, streams: Sequence[int]) -> Iterator[str]:
+def _notes(lives: Lifetimes, streams: Sequence[int], together: bool = False) -> Iterator[str]:
     private = np.count_nonzero(lives.storage_class == StorageClass.PRIVATE)
     if private:
         yield (
@@ -213,7 +309,12 @@ def _notes(lives: Lifetimes, streams: Sequence[int]) -> Iterator[str]:
             f"{np.count_nonzero(unmatched)} storages of {lives.size[unmatched].sum()} bytes do not"
             " come in at least half of the iterations, or are never freed; they get no address."
         )
-    if len(streams) > 1:
+    if together:
+        yield (
+            f"The storages are of {len(streams)} streams, which share memory: under the plan one"
+            " waits until the work of another on what it has freed there is done."
+        )
+    elif len(streams) > 1:
         yield (
             f"The storages are of {len(streams)} streams, and it is not known when the work of one"
             " is done: none reuses the memory of another."

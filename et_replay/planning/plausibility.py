@@ -134,15 +134,11 @@ def _wrong_figures(plan: Plan) -> Iterator[str]:
 
 
 def _load(plan: Plan) -> int:
-    """Return the most that lives at once up to the end of the iteration, summed over streams."""
+    """Return the most that lives at once up to the end of the iteration, on all streams."""
     lives = plan.lifetimes
     stop = int(lives.end.max(initial=0)) if plan.iteration is None else plan.iteration[1]
-    seen = plan.covered & (lives.start < stop)
-    end = np.minimum(lives.end, stop)
+    seen = np.flatnonzero(plan.covered & (lives.start < stop))
     try:
-        return sum(
-            lower_bound(as_buffers(plan, np.flatnonzero(seen & (lives.stream == stream)), end))
-            for stream in np.unique(lives.stream[seen])
-        )
+        return lower_bound(as_buffers(plan, seen, np.minimum(lives.end, stop)))
     except PlanError:
         return _LARGEST

@@ -72,12 +72,16 @@ class SteadyState:
     before_end: Int64Array
 
 
-def steady_state(lives: Lifetimes, begins: Sequence[int], *, marked: bool = False) -> SteadyState:
+def steady_state(
+    lives: Lifetimes, begins: Sequence[int], *, marked: bool = False, one_clock: bool = False
+) -> SteadyState:
     """Tell head, template, twins and the rest apart; the rest becomes UNMATCHED.
 
     Of three iterations or more the second is the template, as the first makes what later ones find;
     or a later one, where the second is not as most are. What follows the last begin may be a part
-    of an iteration, or nothing.
+    of an iteration, or nothing. With `one_clock` the requests of all streams tell the time, for
+    those that are to share memory. Raises PlanError where nothing comes again, or where streams
+    interleave differently in each iteration and yet are to share it.
     """
     bounds = list(pairwise([*begins, lives.ticks]))
     parts = [requests(lives, *bound) for bound in bounds]
@@ -86,7 +90,10 @@ def steady_state(lives: Lifetimes, begins: Sequence[int], *, marked: bool = Fals
     made = _made(parts[0], _twins(lives, parts))
     if not _freed(lives, made).any():
         raise PlanError("Nothing in the iterations that are to repeat comes again and is freed.")
-    steady = _assemble(lives, window, made)
+    if one_clock and (np.diff(lives.start[made[made >= 0]]) <= 0).any():
+        raise PlanError("The requests of streams interleave differently in each iteration.")
+    clocks = np.zeros_like(lives.stream) if one_clock else lives.stream
+    steady = _assemble(lives, window, made, clocks)
     before = [0, *(begin for begin in begins if begin <= window[0])]
     repetition = replace(steady.repetition, begins=tuple(dict.fromkeys(before)), marked=marked)
     _pair_head(steady.lifetimes, repetition, made[0])
@@ -150,14 +157,16 @@ def _freed(lives: Lifetimes, made: Int64Array) -> npt.NDArray[np.bool_]:
     return freed
 
 
-def _assemble(lives: Lifetimes, window: tuple[int, int], made: Int64Array) -> SteadyState:
+def _assemble(
+    lives: Lifetimes, window: tuple[int, int], made: Int64Array, clocks: Int64Array
+) -> SteadyState:
     """Tell for every row what it is; `made` has what repeats, a line for each iteration."""
     begin, period = window[0], made.shape[1]
     head = lives.start < begin
     private = lives.storage_class == StorageClass.PRIVATE
     start, end = (np.where(head, times - begin, 0) for times in (lives.start, lives.end))
     lasts = head & (lives.end > begin)
-    end[lasts] = _requests_before(lives, made[:1], np.flatnonzero(lasts))
+    end[lasts] = _requests_before(lives, made[:1], np.flatnonzero(lasts), clocks)
     end[head & (lives.end >= window[1])] = period
     steady = SteadyState(
         lifetimes=replace(
@@ -172,16 +181,16 @@ def _assemble(lives: Lifetimes, window: tuple[int, int], made: Int64Array) -> St
         before=np.zeros(len(lives), dtype=np.int64),
         before_end=np.zeros(len(lives), dtype=np.int64),
     )
-    _add_twins(steady, made)
+    _add_twins(steady, made, clocks)
     _add_lives_before(steady, np.flatnonzero(lasts & (lives.end < window[1])), made[0])
     return steady
 
 
-def _add_twins(steady: SteadyState, made: Int64Array) -> None:
+def _add_twins(steady: SteadyState, made: Int64Array, clocks: Int64Array) -> None:
     """Tell of all that repeats whether it crosses iterations, or varies."""
     lives, repetition = steady.lifetimes, steady.repetition
     freed = _freed(lives, made)
-    ends = _ends(lives, made, freed)
+    ends = _ends(lives, made, freed, clocks)
     sizes = np.where(made >= 0, lives.size[made], 0)
     largest = sizes.max(axis=0)
     sizes[-1, np.flatnonzero(made[-1] >= 0).max(initial=NO_TWIN) + 1 :] = -1  # not recorded
@@ -239,7 +248,9 @@ def _pair_head(lives: Lifetimes, repetition: Repetition, template: Int64Array) -
         lives.storage_class[twins[varies & passes]] = StorageClass.VARYING
 
 
-def _ends(lives: Lifetimes, made: Int64Array, freed: npt.NDArray[np.bool_]) -> Int64Array:
+def _ends(
+    lives: Lifetimes, made: Int64Array, freed: npt.NDArray[np.bool_], clocks: Int64Array
+) -> Int64Array:
     """Find when each storage that repeats ends, in requests: the last over all iterations.
 
     What is never freed takes a whole iteration, so all of every one.
@@ -247,22 +258,25 @@ def _ends(lives: Lifetimes, made: Int64Array, freed: npt.NDArray[np.bool_]) -> I
     iterations, period = made.shape
     there = (made >= 0) & (lives.end[made] < lives.ticks)
     ends = np.zeros(made.shape, dtype=np.int64)
-    ends[there] = _requests_before(lives, made, made[there])
+    ends[there] = _requests_before(lives, made, made[there], clocks)
     last: Int64Array = (ends - period * np.arange(iterations)[:, None]).max(axis=0)
     return np.where(freed, np.maximum(last, 0), np.arange(period) + period)
 
 
-def _requests_before(lives: Lifetimes, made: Int64Array, rows: Int64Array) -> Int64Array:
+def _requests_before(
+    lives: Lifetimes, made: Int64Array, rows: Int64Array, clocks: Int64Array
+) -> Int64Array:
     """Count the requests that have come when rows are freed, from the template's begin on.
 
-    Only those of the own stream tell: streams interleave differently, and share no memory.
+    Only those on the own clock tell, which is that of the stream where streams share no memory:
+    they may interleave differently.
     """
     clock = np.arange(made.size).reshape(made.shape)
     counts = np.zeros(len(rows), dtype=np.int64)
-    for stream in np.unique(lives.stream[rows]):
-        of_stream = (made >= 0) & (lives.stream[made] == stream)
+    for each in np.unique(clocks[rows]):
+        of_stream = (made >= 0) & (clocks[made] == each)
         times = np.append(0, clock[of_stream] + 1)
-        here = lives.stream[rows] == stream
+        here = clocks[rows] == each
         last = np.searchsorted(lives.start[made[of_stream]], lives.end[rows[here]])
         counts[here] = times[last]
     return counts

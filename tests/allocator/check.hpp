@@ -21,6 +21,7 @@ inline void check(bool holds, const char* claim, const char* file, int line) {
 }
 
 void run_free_list_tests();
+void run_handover_tests();
 void run_storage_table_tests();
 void run_request_list_tests();
 void run_caching_tests();

@@ -35,6 +35,7 @@ std::uint64_t next_handle = 1;
 std::set<void*> busy_streams;
 std::map<void*, void*> events;  // the stream of each
 std::uint64_t next_event = 1;
+std::vector<std::pair<std::uintptr_t, std::uintptr_t>> waits;  // of a stream for another
 int wrong_calls = 0;
 int synchronizations = 0;
 thread_local int contexts = 0;
@@ -192,6 +193,13 @@ int cuEventQuery(void* event) {
   return busy_streams.count(events[event]) == 1 ? not_ready : 0;
 }
 int cuEventDestroy_v2(void*) { return 0; }
+int cuStreamWaitEvent(void* stream, void* event, unsigned) {
+  const std::lock_guard<std::mutex> guard(lock);
+  if (const int wrong = checked(events.count(event) == 1)) return wrong;
+  waits.emplace_back(reinterpret_cast<std::uintptr_t>(stream),
+                     reinterpret_cast<std::uintptr_t>(events[event]));
+  return 0;
+}
 
 // --- what tests ask for and set ---
 
@@ -201,6 +209,9 @@ std::size_t fake_ranges() { return ranges.size(); }
 std::uint64_t fake_events() { return next_event - 1; }
 int fake_wrong_calls() { return wrong_calls; }
 int fake_synchronizations() { return synchronizations; }
+std::size_t fake_waits() { return waits.size(); }
+std::uint64_t fake_last_waiting() { return waits.back().first; }
+std::uint64_t fake_last_waited_for() { return waits.back().second; }
 void fake_set_busy(void* stream, int busy) {
   const std::lock_guard<std::mutex> guard(lock);
   if (busy != 0) {

@@ -4,6 +4,7 @@
 int main() {
   using namespace et_replay::test;
   run_free_list_tests();
+  run_handover_tests();
   run_storage_table_tests();
   run_request_list_tests();
   run_caching_tests();

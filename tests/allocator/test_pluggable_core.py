@@ -686,6 +686,121 @@ def test_streams_are_numbered_by_their_first_request(run: Run) -> None:
     """)
 
 
+SHARED = """
+        column = lambda *values: np.array(values, dtype=np.int64)
+        plan = _core.Plan(8 * MIB, 3, column(1, 2, 3), column(0, 0, 4 * MIB),
+                          column(4 * MIB, 4 * MIB, 4 * MIB), column(0, 1, 2), column(1, 2, 3),
+                          column(0, 1, 0))
+        driver.fake_waits.restype = c_size_t
+        driver.fake_last_waiting.restype = driver.fake_last_waited_for.restype = c_uint64
+        install("stalloc")
+        _core.pluggable_follow(0, plan, storage=column(1, 2, 3),
+                               size=column(4 * MIB, 4 * MIB, 4 * MIB), stream=column(0, 1, 0),
+                               varies=np.zeros(3, dtype=bool), begins=[0], marked=True)
+"""
+"""Storages 1 and 2, of stream 0 and another one, in one place; storage 3 of stream 0 in its own."""
+
+
+def test_a_stream_waits_for_the_one_that_freed_its_memory(run: Run) -> None:
+    run(
+        SHARED
+        + """
+        for iteration in range(1, 6):
+            first = alloc(4 * MIB)
+            free(first)
+            assert alloc(4 * MIB, stream=70) == first
+            assert (driver.fake_last_waiting(), driver.fake_last_waited_for()) == (70, 0)
+            free(first)
+            third = alloc(4 * MIB)
+            assert third == first + 4 * MIB
+            free(third)
+            assert driver.fake_waits() == 2 * iteration - 1
+            (figures,) = _core.pluggable_begin_iteration(iteration).values()
+            assert figures[5] == (3, 12 * MIB)
+            again = alloc(4 * MIB)
+            assert (driver.fake_last_waiting(), driver.fake_last_waited_for()) == (0, 70)
+            free(again)
+            _core.pluggable_begin_iteration(iteration)
+        assert driver.fake_events() <= 6, "events are used again"
+    """
+    )
+
+
+def test_memory_that_a_third_stream_uses_still_is_not_handed_over(run: Run) -> None:
+    run(
+        SHARED
+        + """
+        first = alloc(4 * MIB)
+        library.et_replay_record_stream(first, 90)
+        driver.fake_set_busy(90, 1)
+        driver.fake_set_busy(0, 1)
+        free(first)
+        second = alloc(4 * MIB, stream=70)
+        assert second != first
+        free(second)
+        driver.fake_set_busy(90, 0)
+        _core.pluggable_begin_iteration(1)
+        assert alloc(4 * MIB) != first, "its own stream uses it still"
+        driver.fake_set_busy(0, 0)
+        _core.pluggable_begin_iteration(2)
+        waits = driver.fake_waits()
+        assert alloc(4 * MIB) == first
+        assert driver.fake_waits() == waits, "it is idle"
+    """
+    )
+
+
+def test_what_is_freed_within_a_capture_is_handed_over_after_it(run: Run) -> None:
+    run(
+        SHARED
+        + """
+        begin, end = (
+            cast(getattr(library, f"et_replay_{verb}_pool"), c_void_p) for verb in ("begin", "end")
+        )
+        first = alloc(4 * MIB)
+        driver.fake_begin_pool(begin, 1, 9)
+        events = driver.fake_events()
+        free(first)
+        assert driver.fake_events() == events, "a capture has no events"
+        assert alloc(4 * MIB, stream=70) != first
+        driver.fake_call_pool(end, 1)
+        _core.pluggable_begin_iteration(1)
+        assert alloc(4 * MIB) == first
+    """
+    )
+
+
+def test_a_stream_waits_for_all_that_may_use_the_memory_still(run: Run) -> None:
+    """The owner may be told to wait for another's use only after it has freed the memory."""
+    run(
+        SHARED
+        + """
+        for other in (70, 90):
+            alloc(100, stream=other)
+        first = alloc(4 * MIB)
+        free(first)
+        assert alloc(4 * MIB, stream=70) == first
+        assert driver.fake_waits() == 2, "for streams 0 and 90"
+    """
+    )
+
+
+def test_streams_with_memory_of_their_own_wait_for_none(run: Run) -> None:
+    run(
+        TWO_IN_TURN
+        + """
+        driver.fake_waits.restype = c_size_t
+        install("stalloc")
+        _core.pluggable_follow(0, plan, **requests)
+        for iteration in range(1, 4):
+            for pointer in (alloc(4 * MIB), alloc(8 * MIB)):
+                free(pointer)
+            _core.pluggable_begin_iteration(iteration)
+        assert driver.fake_waits() == driver.fake_events() == 0
+    """
+    )
+
+
 def test_what_a_graph_captures_is_not_looked_for_in_the_list(run: Run) -> None:
     run(
         TWO_IN_TURN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,6 +63,22 @@ def test_a_freed_storage_is_not_reused_by_another_stream_and_the_plan_says_so() 
     assert share(place[1], place[3])
     assert plan.arena_bytes == 2 * KIB
     assert any("stream" in note for note in plan.notes)
+
+
+def test_streams_share_memory_if_they_may_and_the_plan_says_so() -> None:
+    rows = [take(1), drop(1), take(2, stream=7), drop(2, stream=7), take(3), drop(3)]
+    plan = plan_events(events_of(rows), share_streams=True)
+    assert plan.arena_bytes == plan.lower_bound_bytes == KIB
+    assert any("2 streams, which share memory" in note for note in plan.notes)
+
+
+def test_streams_are_kept_apart_in_time_where_that_costs_nothing() -> None:
+    peak = 8 * [take(8, 100 * KIB), drop(8, 100 * KIB)]
+    rows = [*peak, take(1), drop(1), take(2, stream=7), drop(2, stream=7), take(3), drop(3)]
+    place = places(plan_events(events_of(rows), share_streams=True))
+    assert share(place[8], place[2])
+    assert not share(place[1], place[2])
+    assert not share(place[2], place[3])
 
 
 def test_memory_that_another_stream_still_uses_is_not_reused() -> None:
@@ -131,10 +148,14 @@ def repeated(seed: int, iterations: int) -> tuple[AllocationEvents, list[int]]:
     return events_of(row for _, _, row in moments), [1 + row for row in rows]
 
 
+@pytest.mark.parametrize("streams", [1, 3])
 @pytest.mark.parametrize("seed", range(12))
-def test_a_plan_of_one_iteration_holds_in_all_that_follow(seed: int) -> None:
+def test_a_plan_of_one_iteration_holds_in_all_that_follow(seed: int, streams: int) -> None:
+    """Also where storages of several streams share memory."""
     events, iterations = repeated(seed, iterations=12)
-    plan = plan_events(events, effort=Effort("fast", timeout=0.5), iterations=iterations)
+    events = replace(events, stream=events.storage % 1000 % streams)
+    effort = Effort("fast", timeout=0.5)
+    plan = plan_events(events, effort=effort, iterations=iterations, share_streams=True)
     assert plan.iteration is not None
     born: dict[int, int] = {}
     gone: dict[int, int] = {}
