@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from et_replay.commands.output import warn
+from et_replay.commands.session import Session
 from et_replay.ranks.groups import named_ranks
 from et_replay.ranks.matching import of_ranks
 
@@ -36,3 +39,16 @@ def warnings_of(told: Sequence[Told]) -> Iterator[str]:
             f"{window} in {named_ranks(sorted(ranks))}" for window, ranks in windows.items()
         )
         yield f"The ranks replay different windows: {found}; --window names one for all."
+
+
+def warn_together(
+    session: Session,
+    arguments: argparse.Namespace,
+    rank: int,
+    notes: Sequence[str],
+    window: str = "",
+) -> None:
+    """Let the first process print what all processes have to say; all come here."""
+    told = session.world.gather(Told(rank, tuple(notes), window))
+    if told is not None:
+        warn(warnings_of(told), arguments.quiet)

@@ -17,7 +17,13 @@ from et_replay.formats.captured_run import (
     captured_runs,
     read_captured_run,
 )
-from et_replay.ranks.files import is_pattern, one_of_each, rank_files, rank_in_name
+from et_replay.ranks.files import (
+    is_pattern,
+    one_of_each,
+    rank_files,
+    rank_in_name,
+    told_world_size,
+)
 from et_replay.units import parse_bytes
 
 _NAMED = 8
@@ -222,16 +228,18 @@ def expand(paths: Sequence[str], *, traces: bool = False) -> list[Named]:
 
     A path with {rank} stands for the files of all ranks of a job. The folder of a captured run
     stands for one file of each process: the memory snapshot, else the execution trace, or with
-    `traces` the other way round.
+    `traces` the other way round. Raises TraceError where one of a job's ranks is missing.
     """
     files: list[Named] = []
     for path in paths:
         if runs := runs_at(path):
-            files += _of_runs(path, runs, traces)
+            found = _of_runs(path, runs, traces)
+            files += _of_all_ranks(path, found, runs) if is_folder(Path(path)) else found
         elif path != "-" and is_folder(Path(path)):
             files += _of_folder(path)
         elif is_pattern(path):
-            files += [Named(str(file), rank=rank) for rank, file in rank_files(path).items()]
+            found = [Named(str(file), rank=rank) for rank, file in rank_files(path).items()]
+            files += _of_all_ranks(path, found)
         else:
             files.append(Named(path))
     return files
@@ -286,15 +294,35 @@ def _of_folder(path: str) -> list[Named]:
             for file in files
             if endings.intersection(file.suffixes) and ranks[file] not in (None, *known)
         ]
-    named = [(rank, file) for file in found if (rank := ranks[file]) is not None]
-    if len(named) < len(found) or len({rank for rank, _ in named}) < 2:
+    known = {ranks[file] for file in found}
+    if None in known or len(known) < 2:
         return [Named(str(file)) for file in found]
-    return [Named(str(file), rank=rank) for rank, file in one_of_each(path, named).items()]
+    return _of_all_ranks(path, [Named(str(file), rank=ranks[file]) for file in found])
+
+
+def _of_all_ranks(
+    path: str, found: Sequence[Named], runs: Sequence[CapturedRun] = ()
+) -> list[Named]:
+    """Sort the files of a job by rank; processes that are no ranks of one stay as they are.
+
+    Raises TraceError where a rank is missing, by what the runs, or else a trace, tell.
+    """
+    named = {Path(each.path): each for each in found}
+    ranks = [(each.rank, file) for file, each in named.items() if each.rank is not None]
+    if not ranks:
+        return list(found)
+    world_size = _world_size(runs) if runs else told_world_size(ranks[0][1], ranks[0][0])
+    return [named[file] for file in one_of_each(path, ranks, world_size).values()]
+
+
+def _world_size(runs: Sequence[CapturedRun]) -> int:
+    return max(run.header.world_size for run in runs)
 
 
 def _of_runs(path: str, runs: Sequence[CapturedRun], traces: bool) -> list[Named]:
+    is_job = _world_size(runs) > 1
     found = [
-        Named(str(file), run, run.header.rank if run.header.world_size > 1 else None)
+        Named(str(file), run, run.header.rank if is_job else None)
         for run in runs
         if (file := (run.trace or run.snapshot) if traces else (run.snapshot or run.trace))
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from et_replay.commands import options
-from et_replay.commands.replay_ranks import REPLAY_MODES
+from et_replay.commands.work_of_rank import REPLAY_MODES
 from et_replay.explain.explanation import Moment
 from et_replay.program import Mode
 

@@ -11,59 +11,38 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from et_replay.commands import options
 from et_replay.commands.needs_torch import needs_torch
-from et_replay.commands.notes_of_ranks import Told, warnings_of
-from et_replay.commands.output import check_destination, progress_bar, warn, write_result
-from et_replay.commands.session import OfAllRanksError, Session, fail, join
-from et_replay.errors import (
-    EtReplayError,
-    OutOfMemoryError,
-    ReplayError,
-    UsageError,
+from et_replay.commands.notes_of_ranks import warn_together
+from et_replay.commands.output import check_destination, progress_bar, write_result
+from et_replay.commands.session import Session, fail, join
+from et_replay.commands.work_of_rank import (
+    COMM,
+    COMP,
+    FULL,
+    ProgramReader,
+    Work,
+    files_of_ranks,
+    prepare,
 )
-from et_replay.execution_trace import ExecutionTrace
-from et_replay.formats import open_trace
-from et_replay.program.part import part_of
+from et_replay.errors import EtReplayError, OutOfMemoryError, UsageError
 from et_replay.program.program import Program
-from et_replay.ranks.collective import Collective, read_collectives
-from et_replay.ranks.files import RANK, is_pattern, rank_files
-from et_replay.ranks.groups import Groups, named_ranks, process_groups
-from et_replay.ranks.inference import Inferred, placed
-from et_replay.ranks.matching import match
-from et_replay.ranks.own_rank import told_rank
-from et_replay.units import counted
+from et_replay.ranks.files import RANK, is_pattern
 
 if TYPE_CHECKING:
     from et_replay.explain import Explanation, Option
     from et_replay.replay import ReplayOptions, ReplayResult
-    from et_replay.replay.communication.casting import Casting
-    from et_replay.replay.communication.communicator import Communicator
     from et_replay.replay.communication.place import Place
 
-COMP, COMM, FULL = "comp", "comm", "full"
-REPLAY_MODES = (COMP, COMM, FULL)
 _PER_RANK = ("profile", "execution_trace", "plan")
 """Where the options are kept that name a file of each rank."""
 _OF_ONE = ("dump", "page", "update_config")
 """Where those are that name a file about one process's replay."""
 _TOGETHER = 0.5
 """Seconds in which ranks that run out of memory at the same point do so."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """What this process replays, and as which rank."""
-
-    program: Program
-    casting: Casting
-    mode: str
-    communicator: Communicator | None
-
 
 Reasons = tuple["Explanation | None", Sequence["Option"]]
 
@@ -76,7 +55,6 @@ class Ended(NamedTuple):
     reasons: Reasons | None = None
 
 
-ProgramReader = Callable[[ExecutionTrace, argparse.Namespace], Program]
 OptionsReader = Callable[[argparse.Namespace, Program], "ReplayOptions"]
 ReasonsFinder = Callable[[Program, "ReplayResult", argparse.Namespace], Reasons]
 
@@ -151,52 +129,32 @@ def _replay(
     reasons_of: ReasonsFinder,
 ) -> int:
     place = session.place
-    files, job_size = _files(arguments.trace)
+    files, job_size = files_of_ranks(arguments.trace)
     mode = arguments.replay_mode or (FULL if len(files) > 1 or place.size > 1 else COMP)
-    arguments = _of_rank(arguments, place, mode)
-    work = _prepare(session, files, job_size, mode, arguments, program_of)
+    arguments = _of_rank(arguments, place)
+    work = prepare(session, files, job_size, mode, arguments, program_of)
     result = _run(session, work, options_of(arguments, work.program), arguments)
     mine = Ended(work.casting.rank, _portable(result))
     has_failed = result.out_of_memory is not None
 
     def explained() -> Ended:
-        """Say why memory ran out; a part of a program, as in mode comm, does not tell."""
-        if not has_failed or work.mode == COMM:
+        """Say why memory ran out."""
+        if not has_failed:
             return mine
         return mine._replace(reasons=reasons_of(work.program, result, arguments))
 
     if has_failed and work.communicator is not None and place.size > 1:
         _ran_out(session, work, mine, explained, arguments)
     said = (*work.program.trace.notes, *work.program.notes)
-    _warn(session, arguments, mine.rank, [note for note in result.notes if note not in said])
+    notes = [note for note in result.notes if note not in said]
+    warn_together(session, arguments, mine.rank, notes)
     gathered = session.world.gather(explained())
     if gathered is not None:
         _report(dict(enumerate(gathered)), work, arguments)
     return OutOfMemoryError.exit_code if has_failed else 0
 
 
-def _warn(
-    session: Session,
-    arguments: argparse.Namespace,
-    rank: int,
-    notes: Sequence[str],
-    window: str = "",
-) -> None:
-    """Let the first process print what all processes have to say; all come here."""
-    told = session.world.gather(Told(rank, tuple(notes), window))
-    if told is not None:
-        warn(warnings_of(told), arguments.quiet)
-
-
-def _files(path: str) -> tuple[dict[int, Path], int | None]:
-    """List the files by rank; of a single one, its trace tells how many ranks there are."""
-    if is_pattern(path) or options.is_folder(Path(path)):
-        files = rank_files(path)
-        return files, len(files)
-    return {-1: Path(path)}, None
-
-
-def _of_rank(arguments: argparse.Namespace, place: Place, mode: str) -> argparse.Namespace:
+def _of_rank(arguments: argparse.Namespace, place: Place) -> argparse.Namespace:
     """Give this process files of its own, and let only the first one show anything.
 
     Raises UsageError for a file that all would write.
@@ -223,100 +181,6 @@ def _of_rank(arguments: argparse.Namespace, place: Place, mode: str) -> argparse
             check_destination(own, arguments.force, arguments.trace, options.flag(name))
         setattr(mine, name, own)
     return mine
-
-
-def _prepare(
-    session: Session,
-    files: Mapping[int, Path],
-    job_size: int | None,
-    mode: str,
-    arguments: argparse.Namespace,
-    program_of: ProgramReader,
-) -> Work:
-    from et_replay.replay.communication.casting import cast
-
-    place = session.place
-    if job_size is None:
-        trace = open_trace(files[-1], strict=arguments.strict)
-        files = {told_rank(trace) or 0: files[-1]}
-    rank = sorted(files)[place.rank % len(files)]
-    if job_size is not None:
-        trace = open_trace(files[rank], strict=arguments.strict)
-    _warn(session, arguments, rank, trace.notes)
-    groups = process_groups(trace, rank, job_size)
-    job_size = max(job_size or 1, groups.world_size or 1)
-    allowed = arguments.allow_other_world_size or (mode == COMP and place.size == 1)
-    if not allowed and place.size == job_size:
-        _check_complete(arguments.trace, files, job_size)
-    casting = cast(place, sorted(files), job_size, allowed)
-    inferred: Mapping[int, Inferred] = {}
-    if mode != COMP and len(files) == job_size:
-        inferred = _check(session, files, arguments).get(rank, {})
-    program = program_of(trace, argparse.Namespace(**{**vars(arguments), "quiet": True}))
-    _warn(session, arguments, rank, program.notes, program.window.name)
-    if mode == COMP:
-        return Work(program, casting, mode, None)
-    collectives = placed(groups, read_collectives(program.trace, groups), inferred)
-    return _connected(session, program, collectives, groups, casting, mode)
-
-
-def _check_complete(path: str, files: Mapping[int, Path], job_size: int) -> None:
-    missing = [rank for rank in range(job_size) if rank not in files]
-    if missing:
-        raise OfAllRanksError(
-            f"{path} has {counted(len(files), 'rank')} of a job of {job_size}:"
-            f" {named_ranks(missing)} {'are' if len(missing) > 1 else 'is'} missing;"
-            " --allow-other-world-size replays those that are there."
-        )
-
-
-def _check(
-    session: Session, files: Mapping[int, Path], arguments: argparse.Namespace
-) -> Mapping[int, Mapping[int, Inferred]]:
-    """Match the traces of all ranks in the first process; all raise what does not fit.
-
-    Returns the groups of the calls, by rank and node, for which only all ranks together tell them.
-    """
-    problem = ""
-    inferred: Mapping[int, Mapping[int, Inferred]] = {}
-    if session.place.rank == 0:
-        matching = match(files, strict=arguments.strict)
-        problem = "" if matching.mismatch is None else matching.mismatch.text
-        inferred = matching.inferred
-    problem, inferred = session.world.spread((problem, inferred))
-    if problem:
-        raise OfAllRanksError(problem)
-    return inferred
-
-
-def _connected(
-    session: Session,
-    program: Program,
-    collectives: Sequence[Collective],
-    groups: Groups,
-    casting: Casting,
-    mode: str,
-) -> Work:
-    """Make what makes the collectives of a program, and connect it with the other processes."""
-    from et_replay.replay.communication.communicator import Communicator
-    from et_replay.replay.communication.exchange import Exchange
-    from et_replay.replay.target import choose_target
-
-    window = program.window
-    mine = [each for each in collectives if window.begin <= each.position < window.end]
-    if mode == COMM:
-        known = {each.node_id for each in mine}
-        program = part_of(program, lambda call: call.node.is_collective and call.node.id in known)
-        if not program.operations:
-            raise ReplayError(
-                f"{program.trace.source} has no collective in window {window.name}, so there is"
-                " nothing to replay in mode comm."
-            )
-    target = choose_target(str(session.target.device), program.device)
-    exchange = Exchange(session.watch)
-    communicator = Communicator(program, mine, groups, casting, session.world, exchange, target)
-    communicator.connect()
-    return Work(program, casting, mode, communicator)
 
 
 def _run(

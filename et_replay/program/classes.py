@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from et_replay.execution_trace import tensors
 from et_replay.origins import MemoryClass, Origin
+from et_replay.program.part import places_in_whole
 from et_replay.program.program import Operation, Program, Storage, StorageKind
 from et_replay.program.surroundings import Pass, enclosing_annotations, passes
 
@@ -33,14 +34,20 @@ _PARAMETERS = {
 
 
 def classify(program: Program) -> list[MemoryClass]:
-    """Tell what each storage of `program` is for, as CLASS_RULE says."""
+    """Tell what each storage of `program` is for, as CLASS_RULE says, by all of the program."""
+    program = program.whole or program
     return _classify(program, passes(program, enclosing_annotations(program)))
 
 
 def origins(program: Program) -> dict[int, Origin]:
-    """Name the operation that makes each storage, or of an input the first that uses it."""
-    within = enclosing_annotations(program)
-    classes = _classify(program, passes(program, within))
+    """Name the operation that makes each storage, or of an input the first that uses it.
+
+    Of a part of a program these are its own operations, but what a storage is for the whole tells.
+    """
+    whole = program.whole or program
+    of_whole = enclosing_annotations(whole)
+    classes = _classify(whole, passes(whole, of_whole))
+    within = [of_whole[place] for place in places_in_whole(program)]
     found = {}
     for index, (storage, memory_class) in enumerate(zip(program.storages, classes, strict=True)):
         given = storage.kind is StorageKind.INPUT

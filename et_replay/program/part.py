@@ -34,7 +34,19 @@ def part_of(program: Program, keep: Callable[[Call], bool]) -> Program:
             _moved(storage, uses.get(index, []), places, len(operations))
             for index, storage in enumerate(program.storages)
         ],
+        whole=program.whole or program,
     )
+
+
+def places_in_whole(program: Program) -> list[int]:
+    """List which operation of the whole program each one of a part of it is, or is a part of."""
+    whole = program.whole or program
+    places = {
+        id(call): k
+        for k, operation in enumerate(whole.operations)
+        for call in (operation.call, *operation.calls)
+    }
+    return [places[id(operation.call)] for operation in program.operations]
 
 
 def _uses(program: Program, operations: list[Operation]) -> dict[int, list[int]]:

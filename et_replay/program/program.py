@@ -99,7 +99,10 @@ class Operation:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A window of a trace, understood; events describe the memory of devices of kind `device`."""
+    """A window of a trace, understood; events describe the memory of devices of kind `device`.
+
+    Of a part of a program (see part.py) `whole` is all of it, with the same tensors and storages.
+    """
 
     trace: ExecutionTrace
     window: Window
@@ -108,6 +111,7 @@ class Program:
     storages: Sequence[Storage]
     device: str
     notes: tuple[str, ...] = ()
+    whole: Program | None = None
 
     @property
     def node_ids(self) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from et_replay.execution_trace import ExecutionTrace, Node
 from et_replay.program.nesting import nest
+from et_replay.program.part import places_in_whole
 from et_replay.program.program import Program
 from et_replay.program.window import is_annotation
 
@@ -29,6 +30,9 @@ class Pass(enum.Enum):
 
 def enclosing_annotations(program: Program) -> list[tuple[str, ...]]:
     """Name what encloses each operation, the outermost first: marks, labels of autograd."""
+    if program.whole is not None:
+        of_whole = enclosing_annotations(program.whole)
+        return [of_whole[k] for k in places_in_whole(program)]
     trace, begin = program.trace, program.window.begin
     top_level = nest(trace, program.window).top_level()
     known: dict[int, tuple[str, ...]] = {-1: ()}

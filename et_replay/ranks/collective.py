@@ -8,13 +8,10 @@ from dataclasses import dataclass, replace
 from et_replay.execution_trace import ExecutionTrace, TensorRef, Value, tensors
 from et_replay.program.argument_names import argument_names
 from et_replay.program.communication import RECORD, WAIT, is_asynchronous
+from et_replay.ranks.argument_sides import comes_out, goes_in
 from et_replay.ranks.calls import RecordedCall, recorded_calls
 from et_replay.ranks.groups import Groups
 from et_replay.ranks.kinds import BARRIERS, RECEIVE, ROOTED, SEND, has_lists
-
-_OUTPUTS = ("output_tensors", "output_tensor", "outputs", "output_lists", "output", "out")
-_INPUTS = ("input_tensors", "input_tensor", "inputs", "input_list", "input", "self", "shard")
-_BOTH = ("tensors", "tensor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +110,12 @@ def _kind(call: RecordedCall) -> str:
 def _tensors(call: RecordedCall, arguments: _Arguments) -> tuple[_Tensors, _Tensors]:
     """Return what goes into a call and what comes out of it."""
     node = call.on_group
-    both = _named(arguments, _BOTH)
-    if both is not None:
-        return both, both
-    given, taken = _named(arguments, _INPUTS), _named(arguments, _OUTPUTS)
-    if given is None:
-        given = list(tensors(node.inputs))
-    return given, list(tensors(node.outputs)) if taken is None else taken
+    if not arguments:
+        return list(tensors(node.inputs)), list(tensors(node.outputs))
+    given = (value for name, value in arguments.items() if goes_in(name))
+    taken = (value for name, value in arguments.items() if comes_out(name))
+    made = tensors(node.outputs)
+    return list(tensors(tuple(given))), list(tensors(tuple(taken))) or list(made)
 
 
 def _of_kind(kind: str, given: _Tensors, taken: _Tensors) -> tuple[_Tensors, _Tensors]:
@@ -196,12 +192,6 @@ def _group_size(found: Collective, call: RecordedCall) -> int | None:
     if part and whole % part == 0:
         return whole // part
     return len(lists.get(found.kind, ())) or None
-
-
-def _named(arguments: _Arguments, names: Sequence[str]) -> list[TensorRef] | None:
-    """Return the tensors of the argument that has one of these names, None where none has."""
-    found = next((name for name in names if name in arguments), None)
-    return None if found is None else list(tensors((arguments[found],)))
 
 
 def _integer(arguments: _Arguments, *names: str) -> int | None:

@@ -6,6 +6,7 @@ is the odd one out, and the sentence is about it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -33,6 +34,14 @@ class Misfit(NamedTuple):
     order: int
 
 
+class CallsOfKind(NamedTuple):
+    """The calls of one kind in a group; `matched` is None where not all of them were compared."""
+
+    number: int = 0
+    bytes: int = 0
+    matched: bool | None = True
+
+
 class _Call(NamedTuple):
     """What a rank calls at some place of its group's order; no signature where nothing is left."""
 
@@ -45,7 +54,8 @@ class GroupComparison:
     """Compares the ranks of a group as they come; `close` it once there are no more.
 
     `misfit` and `unbalanced`, the first call of all_to_all whose parts do not add up, are known
-    from then on. `kinds` counts the calls of the first rank and their bytes, and all sends.
+    from then on. `kinds` counts the calls of the first rank and their bytes, and all sends; a kind
+    of which only other ranks have a call, one that does not fit, is there without a count.
     """
 
     def __init__(self, rank: int, first: GroupDigest) -> None:
@@ -100,9 +110,28 @@ class GroupComparison:
             calls = [call for call, kind in enumerate(kinds) if kind in TO_ALL]
             found = calls[int(np.flatnonzero(self._weights)[0])]
             self.unbalanced = found if found < index else None
+        self._judge(index if self.unbalanced is None else self.unbalanced)
         self._first = replace(
             self._first, codes=self._first.codes[:0], node_ids=self._first.node_ids[:0]
         )
+
+    def refuse(self, kind: str) -> None:
+        """Let it be known that the calls of a kind do not fit."""
+        self.kinds[kind] = self.kinds.get(kind, CallsOfKind())._replace(matched=False)
+
+    def _judge(self, end: int) -> None:
+        """Say which kinds fit; call `end` is the first that does not, or is behind the last one."""
+        kinds = [signature.kind for signature in self._first.signatures]
+        compared = Counter(kinds[code] for code in self._first.codes[:end].tolist())
+        for kind, calls in self.kinds.items():
+            if kind != SEND and calls.number > compared[kind]:
+                self.kinds[kind] = calls._replace(matched=None)
+        for code in self._first.codes[end : end + 1].tolist():
+            self.refuse(kinds[code])
+        if self._index == end and self._other.signature is not None:
+            self.refuse(self._other.signature.kind)
+        if self._fault is not None and self._fault[1].call == end:
+            self.refuse(self._fault[1].signature.kind)
 
     def _differ(
         self,
@@ -162,22 +191,22 @@ class GroupComparison:
         return Misfit(odd.rank, odd.node_id, self.key, text, order or 0)
 
 
-def _counts(first: GroupDigest) -> dict[str, tuple[int, int]]:
+def _counts(first: GroupDigest) -> dict[str, CallsOfKind]:
     """Count the calls of each kind, and their bytes."""
-    found: dict[str, tuple[int, int]] = {}
+    found: dict[str, CallsOfKind] = {}
     times = np.bincount(first.codes, minlength=len(first.signatures)).tolist()
     for signature, count, moved in zip(first.signatures, times, first.bytes, strict=True):
-        before = found.get(signature.kind, (0, 0))
-        found[signature.kind] = (before[0] + count, before[1] + moved)
+        before = found.get(signature.kind, CallsOfKind())
+        found[signature.kind] = CallsOfKind(before.number + count, before.bytes + moved)
     _add_sends(found, first)
     return found
 
 
-def _add_sends(kinds: dict[str, tuple[int, int]], group: GroupDigest) -> None:
+def _add_sends(kinds: dict[str, CallsOfKind], group: GroupDigest) -> None:
     count = sum(map(len, group.sends.values()))
     if count:
-        before = kinds.get(SEND, (0, 0))
-        kinds[SEND] = (before[0] + count, before[1] + group.sent_bytes)
+        before = kinds.get(SEND, CallsOfKind())
+        kinds[SEND] = CallsOfKind(before.number + count, before.bytes + group.sent_bytes)
 
 
 def find_parts(

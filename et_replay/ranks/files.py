@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from glob import escape, glob
 from pathlib import Path
 
 from et_replay.errors import TraceError, UsageError
 from et_replay.formats import Kind, open_trace, sniff
 from et_replay.formats.captured_run import captured_runs
-from et_replay.ranks.groups import named_ranks
+from et_replay.ranks.groups import named_ranks, process_groups
 from et_replay.ranks.own_rank import told_rank
 
 RANK = "{rank}"
@@ -31,6 +31,31 @@ _BY_CHAKRA = re.compile(r".*\.(\d{1,6})\.et(?:\.gz|\.xz|\.zst)?", re.IGNORECASE)
 _FEW_MISSING = 4
 """How many times as many ranks as files there may be for a number still to be the rank."""
 _NUMBER = re.compile(r"(\d+)")
+
+
+def missing_ranks(
+    where: str,
+    ranks: Collection[int],
+    world_size: int,
+    way_out: str = ", but all are needed; --trace FILE takes one rank alone",
+) -> str:
+    """Say in a sentence which ranks of a job have no file in `where`, "" where all have one."""
+    missing = [rank for rank in range(world_size) if rank not in ranks]
+    if not missing:
+        return ""
+    return (
+        f"{where} has {named_ranks(sorted(ranks))} of {world_size}: {named_ranks(missing)}"
+        f" {'is' if len(missing) == 1 else 'are'} missing{way_out}."
+    )
+
+
+def told_world_size(file: Path, rank: int) -> int:
+    """Return how many ranks there are at least, by the trace of one; 0 of what tells none."""
+    try:
+        is_trace = sniff(file) is Kind.EXECUTION_TRACE
+        return (process_groups(open_trace(file), rank).world_size or 0) if is_trace else 0
+    except TraceError:  # which reading it in earnest will tell
+        return 0
 
 
 def is_pattern(path: str) -> bool:
@@ -71,13 +96,8 @@ def one_of_each(
                 f" with {RANK} in the place of the rank chooses one."
             )
         files[rank] = file
-    world_size = max(world_size, max(files) + 1)
-    missing = [rank for rank in range(world_size) if rank not in files]
-    if missing:
-        raise TraceError(
-            f"{path} has {named_ranks(sorted(files))} of {world_size}: {named_ranks(missing)}"
-            f" {'is' if len(missing) == 1 else 'are'} missing, but all are needed."
-        )
+    if lack := missing_ranks(path, files, max(world_size, max(files) + 1)):
+        raise TraceError(lack)
     return files
 
 

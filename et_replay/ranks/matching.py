@@ -18,13 +18,14 @@ from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import open_trace
 from et_replay.parallel import in_parallel
 from et_replay.ranks.collective import Collective, read_collectives
-from et_replay.ranks.comparison import GroupComparison, Misfit, find_parts
+from et_replay.ranks.comparison import CallsOfKind, GroupComparison, Misfit, find_parts
 from et_replay.ranks.digest import Key, RankDigest, all_to_all_parts, digest
-from et_replay.ranks.groups import Groups, and_more, group_text, named_ranks, process_groups
+from et_replay.ranks.files import missing_ranks
+from et_replay.ranks.groups import Groups, group_text, named_ranks, process_groups
 from et_replay.ranks.inference import Inferred, RankCalls, infer, placed
+from et_replay.ranks.kinds import SEND
 from et_replay.ranks.own_rank import told_rank
 from et_replay.ranks.transfers import Transfers, Unpaired
-from et_replay.units import counted
 
 _SMALL = 32 << 20
 """Bytes of text that are read sooner than other processes have begun: in about a second."""
@@ -49,16 +50,21 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class MatchedGroup:
-    """A group in which there were calls: per kind their count and bytes, as one of its ranks saw.
+    """A group in which there were calls: those of each kind, as one of its ranks saw.
 
-    Sends count on all ranks, and receives nowhere.
+    Sends count on all ranks, and receives nowhere. What comes after the first call that does not
+    fit is not compared; sends are compared with receives alone.
     """
 
     ranks: tuple[int, ...]
     instance: int
     description: str
-    kinds: Mapping[str, tuple[int, int]]
-    matched: bool
+    kinds: Mapping[str, CallsOfKind]
+
+    @property
+    def matched(self) -> bool:
+        """Whether all calls fit."""
+        return all(calls.matched for calls in self.kinds.values())
 
 
 @dataclass(frozen=True)
@@ -79,12 +85,8 @@ class Matching:
     @property
     def problem(self) -> str:
         """The sentence that says why the ranks cannot run together, "" where they can."""
-        if self.missing:
-            return (
-                f"The job has {counted(self.world_size, 'rank')}, of which"
-                f" {and_more(self.missing)} {'has' if len(self.missing) == 1 else 'have'} no file."
-            )
-        return "" if self.mismatch is None else self.mismatch.text
+        mismatch = "" if self.mismatch is None else self.mismatch.text
+        return missing_ranks("The job", self.ranks, self.world_size) or mismatch
 
 
 def match(
@@ -215,11 +217,10 @@ class _Matcher:
             self._open[key].lack(files.keys())
             self._close(key)
         misfits = [each.misfit for each in self._closed if each.misfit is not None]
-        misfits += [_unpaired(each) for each in self._transfers.finish()]
+        misfits += self._unpaired()
         for each in self._closed:
             if each.unbalanced is not None:
                 misfits.append(_unbalanced(each.key, each.unbalanced, calls_of))
-        wrong = {misfit.key for misfit in misfits}
         first = min(misfits, key=lambda misfit: misfit.order, default=None)
         members = {rank for each in self._closed for rank in each.key[0]}
         world_size = max(self._world_size, max(members, default=-1) + 1)
@@ -228,12 +229,21 @@ class _Matcher:
             world_size,
             tuple(rank for rank in range(world_size) if rank not in files),
             tuple(
-                MatchedGroup(*each.key, each.description, each.kinds, each.key not in wrong)
+                MatchedGroup(*each.key, each.description, each.kinds)
                 for each in sorted(self._closed, key=_by_size)
             ),
             None if first is None else _mismatch(first, not self.guessing.isdisjoint(first.key[0])),
             tuple(of_ranks(note, ranks) for note, ranks in self._notes.items()),
         )
+
+    def _unpaired(self) -> list[Misfit]:
+        """List what is sent or received in vain, now that all groups are closed."""
+        unpaired = self._transfers.finish()
+        keys = {found.key for found in unpaired}
+        for each in self._closed:
+            if each.key in keys:
+                each.refuse(SEND)
+        return [_unpaired(found) for found in unpaired]
 
     def _close(self, key: Key) -> None:
         comparison = self._open.pop(key)

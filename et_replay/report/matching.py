@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from et_replay.ranks.comparison import CallsOfKind
 from et_replay.ranks.groups import and_more, group_text
 from et_replay.ranks.matching import MatchedGroup, Matching
 from et_replay.report.document import JsonObject
@@ -14,6 +15,7 @@ from et_replay.units import counted, format_bytes
 
 _SHOWN = 24
 """Rows of the table before the rest is only counted."""
+_VERDICTS = {True: "yes", False: "no", None: "-"}
 
 
 def matching_text(source: str, matching: Matching) -> str:
@@ -45,8 +47,13 @@ def matching_object(source: str, matching: Matching) -> JsonObject:
                 "instance": group.instance,
                 "description": group.description,
                 "collectives": [
-                    {"kind": kind, "count": count, "size_bytes": size}
-                    for kind, (count, size) in group.kinds.items()
+                    {
+                        "kind": kind,
+                        "count": calls.number,
+                        "size_bytes": calls.bytes,
+                        "matched": calls.matched,
+                    }
+                    for kind, calls in group.kinds.items()
                 ],
                 "matched": group.matched,
             }
@@ -79,8 +86,7 @@ class _Alike(NamedTuple):
 
     size: int
     description: str
-    kinds: tuple[tuple[str, tuple[int, int]], ...]
-    matched: bool
+    kinds: tuple[tuple[str, CallsOfKind], ...]
 
 
 def _rows(matching: Matching) -> Iterator[tuple[str, ...]]:
@@ -88,17 +94,17 @@ def _rows(matching: Matching) -> Iterator[tuple[str, ...]]:
     alike: dict[_Alike, list[MatchedGroup]] = {}
     for group in matching.groups:
         kinds = tuple(sorted(group.kinds.items()))
-        same = _Alike(len(group.ranks), group.description, kinds, group.matched)
+        same = _Alike(len(group.ranks), group.description, kinds)
         alike.setdefault(same, []).append(group)
     for same, groups in alike.items():
         name = group_text(groups[0].ranks, groups[0].instance)
-        for kind, (count, size) in same.kinds:
+        for kind, calls in same.kinds:
             yield (
                 name,
                 str(same.size),
                 str(len(groups)),
                 kind,
-                str(count),
-                format_bytes(size),
-                "yes" if same.matched else "no",
+                str(calls.number),
+                format_bytes(calls.bytes),
+                _VERDICTS[calls.matched],
             )

@@ -71,7 +71,7 @@ def main() -> None:
         seconds = time.perf_counter() - start
         watch.over.set()
     assert found.problem == "", found.problem
-    calls = sum(times for group in found.groups for times, _ in group.kinds.values())
+    calls = sum(kind.number for group in found.groups for kind in group.kinds.values())
     print(f"{count} files of {nodes} nodes, {len(found.groups)} groups, {calls} calls in them")
     print(f"{seconds:.1f} s, {watch.most / 2**20:.0f} MiB on {os.cpu_count()} cores")
 

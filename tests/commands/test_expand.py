@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from captured_folders import write_run
+from made_rank_files import write_job
+from made_ranks import job
 from trace_builder import node, write_trace
 
 from et_replay.commands import main
@@ -42,6 +45,32 @@ def test_a_rank_that_is_missing_or_there_twice_is_refused(
     folder = write(tmp_path, *names)
     with pytest.raises(TraceError, match=sentence):
         expand([folder])
+
+
+@pytest.mark.parametrize("name", ["", "rank-{rank}.json.gz"])
+def test_a_rank_that_only_the_traces_tell_to_be_missing_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    folder = write_job(tmp_path / "job", job(data=4, tensor=1, pipeline=1))
+    (folder / "rank-3.json.gz").unlink()
+    with pytest.raises(TraceError, match="has ranks 0, 1 and 2 of 4: rank 3 is missing"):
+        expand([str(folder / name)])
+
+
+@pytest.mark.parametrize(("traces", "ending"), [(False, "snapshot.pickle"), (True, "et.json")])
+def test_a_captured_run_stands_for_a_file_of_each_rank(
+    tmp_path: Path, traces: bool, ending: str
+) -> None:
+    file = write_trace(tmp_path / "t.json", node(3, "x", 2))
+    folder = tmp_path / "run"
+    for rank in (2, 0, 1):
+        write_run(folder, ends=[], rank=rank, world_size=3, snapshot=file, trace=file)
+    assert [(named.path, named.rank) for named in expand([str(folder)], traces=traces)] == [
+        (f"{folder}/rank-{rank}.{ending}", rank) for rank in (0, 1, 2)
+    ]
+    (folder / "rank-1.run.jsonl").unlink()
+    with pytest.raises(TraceError, match="has ranks 0 and 2 of 3: rank 1 is missing"):
+        expand([str(folder)], traces=traces)
 
 
 def test_a_file_of_a_rank_that_holds_nothing_is_listed_for_reading_it_to_fail(

@@ -52,7 +52,19 @@ def test_a_mismatch_is_told_and_is_a_failure(
         "Matched  Rank 1 calls broadcast of 16 long int with root 1 at node 22 as call 1 of group"
         " (0..7), where rank 0 calls broadcast of 16 long int with root 0 at node 22.\n"
     ) in out
-    assert "  (0..7)      8      1  broadcast                   2  256 B  no\n" in out
+    assert out.endswith(
+        """
+  group   ranks  alike  call                    count   size  matched
+  (0..7)      8      1  barrier                     1    0 B  -
+  (0..7)      8      1  broadcast                   2  256 B  no
+  (0, 1)      2      4  all_reduce                  2  256 B  yes
+  (0, 2)      2      4  all_gather                  2   64 B  yes
+  (0, 2)      2      4  all_gather_into_tensor      2  128 B  yes
+  (0, 2)      2      4  all_to_all_single           2   36 B  yes
+  (0, 2)      2      4  reduce_scatter_tensor       2  128 B  yes
+  (0, 4)      2      4  send                        2  516 B  yes
+"""
+    )
 
 
 def test_the_same_is_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,11 +91,26 @@ def test_the_same_is_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[
         "instance": 0,
         "description": "default_pg",
         "collectives": [
-            {"kind": "broadcast", "count": 1, "size_bytes": 128},
-            {"kind": "barrier", "count": 1, "size_bytes": 0},
+            {"kind": "broadcast", "count": 1, "size_bytes": 128, "matched": True},
+            {"kind": "barrier", "count": 1, "size_bytes": 0, "matched": False},
         ],
         "matched": False,
     }
+
+
+def test_what_comes_after_a_mismatch_is_neither_true_nor_false_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranks = job(data=1, tensor=2, pipeline=1, layers=1)
+    SPOILS["another root"].apply(ranks[1])
+    folder = write_job(tmp_path / "job", ranks)
+
+    assert main(["info", "--trace", str(folder), "--json", "-"]) == 1
+    (result,) = json.loads(capsys.readouterr().out)["results"]
+    assert result["groups"][0]["collectives"] == [
+        {"kind": "broadcast", "count": 1, "size_bytes": 128, "matched": False},
+        {"kind": "barrier", "count": 1, "size_bytes": 0, "matched": None},
+    ]
 
 
 def test_a_missing_rank_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +130,7 @@ def test_a_rank_that_no_name_can_tell_to_be_missing_is_told_by_the_others(
     assert main(["info", "--trace", str(folder)]) == 1
     out = capsys.readouterr().out
     assert "Ranks    0, 1 and 2 of 4" in out
-    assert "The job has 4 ranks, of which 3 has no file." in out
+    assert "Matched  The job has ranks 0, 1 and 2 of 4: rank 3 is missing, but all are" in out
 
 
 def test_damage_to_any_rank_is_a_warning(

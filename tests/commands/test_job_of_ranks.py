@@ -119,6 +119,40 @@ def test_plan_makes_one_for_each_rank_and_has_the_largest_first(
     ]
 
 
+@pytest.mark.parametrize("command", ["compare", "fit", "plan"])
+def test_a_captured_run_that_lacks_a_rank_is_refused(
+    job: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    for file in job.glob("rank-1.*"):
+        file.unlink()
+
+    assert main([command, "--trace", str(job), "--quiet"]) == 1
+    assert capsys.readouterr() == (
+        "",
+        f"et_replay: error: {job} has ranks 0 and 2 of 3: rank 1 is missing, but all are needed;"
+        " --trace FILE takes one rank alone.\n",
+    )
+
+
+def test_a_rank_that_recorded_nothing_is_missing_too(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (job / "rank-2.snapshot.pickle").unlink()
+
+    assert main(["fit", "--trace", str(job), "--quiet"]) == 1
+    assert "has ranks 0 and 1 of 3: rank 2 is missing" in capsys.readouterr().err
+
+
+def test_one_process_of_a_captured_run_that_lacks_a_rank_is_taken_by_its_name(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (job / "rank-1.snapshot.pickle").unlink()
+    words = ("fit", "--trace", str(job / "rank-2.run.jsonl"), "--allocator", "native")
+    assert [(row["rank"], row["input"]) for row in objects(capsys, *words)] == [
+        (2, str(job / "rank-2.snapshot.pickle"))
+    ]
+
+
 def test_files_that_are_no_job_keep_their_order_and_a_table_each(
     job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -87,8 +87,14 @@ def test_a_page_is_about_a_replay_without_collectives(
     assert "--page is about a replay by one process" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("mode", "is_explained"), [("full", True), ("comm", False)])
-def test_memory_that_runs_out_is_reported(tmp_path: Path, mode: str, is_explained: bool) -> None:
+@pytest.mark.parametrize(
+    ("mode", "event", "operator", "least"),
+    [("full", 1, None, 1024), ("comm", 2, "c10d::allreduce_", 512)],
+)
+def test_memory_that_runs_out_is_reported_with_reasons_of_what_is_replayed(
+    tmp_path: Path, mode: str, event: int, operator: str | None, least: int
+) -> None:
+    """In mode comm the input of the operator that computes takes no memory."""
     trace = write_trace(tmp_path / "rank-0.json", *job(1))
     words = ["--replay-mode", mode, "--device", "meta", "--device-memory", "4B", "--quiet"]
     report = tmp_path / "report.json"
@@ -96,4 +102,7 @@ def test_memory_that_runs_out_is_reported(tmp_path: Path, mode: str, is_explaine
     assert main(["--trace", str(trace), *words, "--json", str(report)]) == 3
     (rank,) = json.loads(report.read_text())["results"][0]["ranks"]
     assert rank["out_of_memory"]["requested_bytes"] > 4
-    assert (rank["explanation"] is not None, rank["way_out"] != []) == (is_explained,) * 2
+    assert rank["explanation"]["event"] == event
+    assert rank["explanation"]["failure"]["operator"] == operator
+    ideal = rank["way_out"][0]
+    assert (ideal["allocator"], ideal["device_memory_bytes"]) == ("ideal", least)

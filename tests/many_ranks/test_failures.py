@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from many_ranks.conftest import Capture, Launch, finished, start
 
 STOPPED = """
@@ -54,12 +55,14 @@ def test_a_killed_rank_ends_the_others_with_one_sentence_in_seconds(
     assert done.stderr.count("Traceback") <= 1  # torchrun's own
 
 
+@pytest.mark.parametrize("mode", ["full", "comm"])
 def test_a_rank_out_of_memory_ends_the_others_with_one_sentence_and_a_report(
-    tmp_path: Path, captured: Capture, launch: Launch
+    tmp_path: Path, captured: Capture, launch: Launch, mode: str
 ) -> None:
     report = tmp_path / "report.json"
     words = ("--trace", str(captured("fsdp", 2)), "--device", "cpu", "--device-memory", "100KiB")
-    done = launch(2, "-m", "et_replay", *words, "--json", str(report), timeout=60)
+    words = (*words, "--replay-mode", mode, "--json", str(report))
+    done = launch(2, "-m", "et_replay", *words, timeout=60)
     assert done.returncode != 0
     (sentence,) = said(done)
     assert re.search(r"error: Rank [01].*: Out of memory: a request of ", sentence)

@@ -11,6 +11,8 @@ from trace_builder import NodeSpec, T, mark, node, operator, thread
 from et_replay.formats import open_trace
 from et_replay.origins import MemoryClass, Origin
 from et_replay.program import Program, build_program, classify, origins
+from et_replay.program.part import part_of
+from et_replay.program.surroundings import enclosing_annotations
 
 IMAGE, WEIGHT, MOMENTUM = T(11, 12, 0, 8, 4), T(13, 14, 0, 8, 4), T(15, 16, 0, 8, 4)
 HIDDEN, LOSS = T(21, 22, 0, 8, 4), T(23, 24, 0, 8, 4)
@@ -136,6 +138,24 @@ def test_origins_name_the_operation_and_the_annotations_around_it(tmp_path: Path
     assert found[14] == Origin("input of aten::mm", (), MemoryClass.WEIGHT)
     assert found[16] == Origin("input of aten::_foreach_add_", (STEP,), MemoryClass.OPTIMIZER_STATE)
     assert found[26] == Origin("aten::mm", (BACKWARD,), MemoryClass.GRADIENT)
+
+
+def test_what_storages_of_a_part_are_for_is_told_by_the_whole_and_the_rest_by_the_part(
+    tmp_path: Path,
+) -> None:
+    reduced = operator(34, "c10d::allreduce_", 31, [[GRADIENT]], tid=2)
+    program = program_of(tmp_path, *forward(), *backward(), reduced, mark(40, STEP), *optimizer(40))
+    part = part_of(program, lambda call: call.node.id in (34, 42))
+
+    storages = enumerate(part.storages)
+    held = {each.storage_id: index for index, each in storages if each.size}
+    found = origins(part)
+    assert {storage: found[index] for storage, index in held.items()} == {
+        26: Origin("c10d::allreduce_", (BACKWARD,), MemoryClass.GRADIENT),
+        14: Origin("input of aten::_foreach_add_", (STEP,), MemoryClass.WEIGHT),
+        16: Origin("input of aten::_foreach_add_", (STEP,), MemoryClass.OPTIMIZER_STATE),
+    }
+    assert enclosing_annotations(part) == [(BACKWARD,), (STEP,)]
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,8 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
     with pytest.raises(TraceError) as caught:
         rank_files(path)
     assert str(caught.value) == (
-        f"{path} has ranks 0, 1, 2 and 4 of 5: rank 3 is missing, but all are needed."
+        f"{path} has ranks 0, 1, 2 and 4 of 5: rank 3 is missing, but all are needed; --trace FILE"
+        " takes one rank alone."
     )
 
 

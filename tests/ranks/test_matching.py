@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from made_rank_files import write_job
-from made_ranks import SPOILS, change, job
+from made_ranks import SPOILS, MadeCall, change, job
 
 from et_replay.errors import TraceError
 from et_replay.ranks.files import rank_files
@@ -32,15 +32,15 @@ def test_a_sound_job_fits_together(tmp_path: Path) -> None:
     ]
     by_name = {group.description: group.kinds for group in found.groups}
     assert by_name == {
-        "default_pg": {"broadcast": (2, 256), "barrier": (1, 0)},
-        "tensor": {"all_reduce": (2, 256)},
+        "default_pg": {"broadcast": (2, 256, True), "barrier": (1, 0, True)},
+        "tensor": {"all_reduce": (2, 256, True)},
         "data": {
-            "all_to_all_single": (2, by_name["data"]["all_to_all_single"][1]),
-            "all_gather_into_tensor": (2, 128),
-            "all_gather": (2, 64),
-            "reduce_scatter_tensor": (2, 128),
+            "all_to_all_single": (2, by_name["data"]["all_to_all_single"][1], True),
+            "all_gather_into_tensor": (2, 128, True),
+            "all_gather": (2, 64, True),
+            "reduce_scatter_tensor": (2, 128, True),
         },
-        "pipeline": {"send": (2, 4 * (64 + 65))},
+        "pipeline": {"send": (2, 4 * (64 + 65), True)},
     }
 
 
@@ -60,6 +60,77 @@ def test_every_kind_of_mismatch_is_named(tmp_path: Path, name: str) -> None:
     if found.mismatch.node_id is not None:
         assert f"node {found.mismatch.node_id}" in found.mismatch.text
     assert [group.ranks for group in found.groups if not group.matched] == [spoil.group]
+
+
+_NOT_COMPARED = {
+    "all_to_all_single": None,
+    "all_gather_into_tensor": None,
+    "all_gather": None,
+    "reduce_scatter_tensor": None,
+}
+"""Of the data group in each of two layers, in this order."""
+
+
+@pytest.mark.parametrize(
+    ("name", "verdicts"),
+    [
+        ("another size", {"all_reduce": False}),
+        ("another kind", {"all_reduce": False, "broadcast": False}),
+        ("another root", {"broadcast": False, "barrier": None}),
+        ("the last call that lacks", {"broadcast": True, "barrier": False}),
+        (
+            "an input that does not fit its group",
+            {**_NOT_COMPARED, "reduce_scatter_tensor": False},
+        ),
+        ("parts of an all_to_all", {**_NOT_COMPARED, "all_to_all_single": False}),
+        (
+            "another order",
+            {**_NOT_COMPARED, "all_gather_into_tensor": False, "all_gather": False},
+        ),
+        ("a send of another size", {"send": False}),
+    ],
+)
+def test_a_kind_of_call_fits_unless_it_is_where_the_first_misfit_is_or_behind(
+    tmp_path: Path, name: str, verdicts: dict[str, bool | None]
+) -> None:
+    spoil = SPOILS[name]
+    ranks = job(data=2, tensor=2, pipeline=2)
+    spoil.apply(ranks[spoil.rank])
+    found = matching_of(write_job(tmp_path / "job", ranks))
+
+    for group in found.groups:
+        told = {kind: calls.matched for kind, calls in group.kinds.items()}
+        assert told == (verdicts if group.ranks == spoil.group else dict.fromkeys(told, True))
+
+
+def test_a_kind_that_comes_before_the_first_misfit_alone_fits(tmp_path: Path) -> None:
+    ranks = job(data=2, tensor=1, pipeline=1, layers=1)
+    change("all_gather", taken=(4,))(ranks[1])
+    (group, *_) = (
+        group
+        for group in matching_of(write_job(tmp_path / "job", ranks)).groups
+        if group.description == "data"
+    )
+
+    assert not group.matched
+    assert group.kinds == {
+        "all_to_all_single": (1, 16, True),
+        "all_gather_into_tensor": (1, 64, True),
+        "all_gather": (1, 32, False),
+        "reduce_scatter_tensor": (1, 64, None),
+    }
+
+
+def test_sends_are_compared_whether_or_not_collectives_fit(tmp_path: Path) -> None:
+    ranks = job(data=1, tensor=1, pipeline=2, layers=1)
+    for made in ranks:
+        made.calls.append(MadeCall("broadcast", "pipeline", (4,), (4,), made.rank))
+    found = matching_of(write_job(tmp_path / "job", ranks))
+
+    assert {group.description: dict(group.kinds) for group in found.groups}["pipeline"] == {
+        "broadcast": (1, 16, False),
+        "send": (1, 256, True),
+    }
 
 
 def test_the_odd_rank_is_the_one_that_is_named_even_if_it_comes_first(tmp_path: Path) -> None:
@@ -103,7 +174,10 @@ def test_a_rank_without_a_file_is_named(tmp_path: Path) -> None:
 
     assert found.missing == (3,)
     assert found.mismatch is None
-    assert found.problem == "The job has 4 ranks, of which 3 has no file."
+    assert found.problem == (
+        "The job has ranks 0, 1 and 2 of 4: rank 3 is missing, but all are needed; --trace FILE"
+        " takes one rank alone."
+    )
 
 
 def test_several_processes_find_what_one_finds(tmp_path: Path) -> None:
@@ -175,7 +249,7 @@ def test_without_the_records_of_nccl_all_ranks_together_tell_the_groups(tmp_path
     assert told.inferred == {}
     assert set(found.inferred) == set(range(8))
     by_group = {group.ranks: group.kinds for group in found.groups}
-    assert by_group[4, 5]["all_reduce"] == (1, 2 * 68)
+    assert by_group[4, 5]["all_reduce"] == (1, 2 * 68, True)
 
 
 def test_a_mismatch_among_guessed_calls_says_so_and_how_to_go_on(tmp_path: Path) -> None:

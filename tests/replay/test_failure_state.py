@@ -20,6 +20,7 @@ from et_replay.explain import Explanation
 from et_replay.explain.causes import causes
 from et_replay.origins import MemoryClass, Origin
 from et_replay.program import Program
+from et_replay.program.part import part_of
 from et_replay.replay.failure_state import FailureState, history_at_failure
 from et_replay.replay.out_of_memory_watch import OutOfMemoryWatch, state_of
 from et_replay.replay.result import Coverage, MemoryPeaks, ReplayResult
@@ -176,6 +177,18 @@ def test_inputs_that_do_not_fit_are_a_request_before_any_operation(tmp_path: Pat
 
     assert (made.events.size.tolist(), made.events.node_id.tolist()) == ([9 * MIB], [-1])
     assert made.origins[int(made.events.storage[0])].maker == "input of aten::mm"
+
+
+def test_the_failure_of_a_part_of_a_program_has_a_history_too(tmp_path: Path) -> None:
+    a, b, c = (floats(number, 1536, 1536) for number in (11, 12, 13))
+    program = program_of(tmp_path, call(9, "relu", [a], [b]), call(10, "mm", [b, b], [c]))
+    part = part_of(program, lambda each: each.node.id == 10)
+
+    made = history_at_failure(part, state(), {A: 1}, failure())
+
+    assert made.origins[1] == Origin("aten::mm", (), MemoryClass.TEMPORARY)
+    assert made.origins[int(made.events.storage[0])] == Origin("aten::mm", ())
+    assert (made.events.size.tolist(), made.events.node_id.tolist()) == ([9 * MIB], [10])
 
 
 def test_the_request_fails_again_and_what_is_live_adds_up_by_class(tmp_path: Path) -> None:

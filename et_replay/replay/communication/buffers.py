@@ -9,10 +9,8 @@ from et_replay.execution_trace import TensorRef, tensors
 from et_replay.program.argument_names import argument_names
 from et_replay.program.communication import RECORD
 from et_replay.program.program import Call
+from et_replay.ranks.argument_sides import comes_out, goes_in
 from et_replay.ranks.kinds import BARRIERS, RECEIVE, SEND
-
-_BOTH = ("tensors", "tensor")
-"""Arguments that go in and come out."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +46,9 @@ def buffers_of(call: Call, kind: str) -> Buffers:
         count = sum(1 for _ in tensors((value,)))
         slots = call.inputs[at : at + count]
         at += count
-        both = name in _BOTH or (in_place and name.startswith("in"))
-        if both or name.startswith("out"):
+        if comes_out(name) or (in_place and name.startswith("in")):
             taken += slots
-        if both or not name.startswith(("out", "sparse")):
+        if goes_in(name):
             given += slots
     made = () if taken or kind == SEND else tuple(results)
     return Buffers(

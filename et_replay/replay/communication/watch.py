@@ -23,6 +23,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from et_replay.ranks.groups import named_ranks
 from et_replay.replay.communication.beats import PREFIX, Beats, Store
 
 TICK = 0.5
@@ -128,7 +129,8 @@ class Watch:
                 time.sleep(TICK / 2)
             gone = self._beats.silent(_SILENT)
             if gone:
-                reason = f"{_ranks(gone)} ended without a word while {self._state()}"
+                names = named_ranks(gone).capitalize()
+                reason = f"{names} ended without a word while {self._state()}"
             return f"{reason}." if self.tell(reason) else None
         return f"{reason}, and the rendezvous of the job is gone."
 
@@ -199,12 +201,6 @@ class Watch:
         return next((entry.since for entry in list(self._entries) if not entry.done()), None)
 
 
-def _ranks(numbers: list[int]) -> str:
-    if len(numbers) == 1:
-        return f"Rank {numbers[0]}"
-    return f"Ranks {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
-
-
 def _alike(texts: list[str]) -> list[str]:
     """Join what `rank 1 waits in x` and `rank 2 waits in x` say alike."""
     by_rest: dict[str, list[int]] = {}
@@ -213,7 +209,7 @@ def _alike(texts: list[str]) -> list[str]:
         by_rest.setdefault(rest, []).append(int(rank))
     found = []
     for rest, ranks in by_rest.items():
-        several = _ranks(ranks).lower()
+        several = named_ranks(ranks)
         for one, many in (("waits ", "wait "), ("computes ", "compute "), ("is ", "are ")):
             if len(ranks) > 1 and rest.startswith(one):
                 rest = many + rest.removeprefix(one)

@@ -94,6 +94,15 @@ def test_a_collective_that_does_not_end_tells_what_every_rank_waits_for() -> Non
     ]
 
 
+def test_of_many_ranks_that_wait_alike_the_first_are_named() -> None:
+    texts = [f"rank {rank} waits in barrier" for rank in range(12)]
+
+    assert watching._alike([*texts, "rank 12 is silent"]) == [
+        "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more wait in barrier",
+        "rank 12 is silent",
+    ]
+
+
 def test_a_rank_that_is_told_to_end_says_nothing_more() -> None:
     store = Rendezvous()
     watch(store, 1)[0].tell("Rank 1: no room.")

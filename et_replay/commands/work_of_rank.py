@@ -1,0 +1,145 @@
+"""The files of a job's traces in, what this process replays of them, and as which rank, out."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from et_replay.commands import options
+from et_replay.commands.notes_of_ranks import warn_together
+from et_replay.commands.session import OfAllRanksError, Session
+from et_replay.errors import ReplayError
+from et_replay.execution_trace import ExecutionTrace
+from et_replay.formats import open_trace
+from et_replay.program.part import part_of
+from et_replay.program.program import Program
+from et_replay.ranks.collective import Collective, read_collectives
+from et_replay.ranks.files import is_pattern, missing_ranks, rank_files
+from et_replay.ranks.groups import Groups, process_groups
+from et_replay.ranks.inference import Inferred, placed
+from et_replay.ranks.matching import match
+from et_replay.ranks.own_rank import told_rank
+
+if TYPE_CHECKING:
+    from et_replay.replay.communication.casting import Casting
+    from et_replay.replay.communication.communicator import Communicator
+
+COMP, COMM, FULL = "comp", "comm", "full"
+REPLAY_MODES = (COMP, COMM, FULL)
+
+ProgramReader = Callable[[ExecutionTrace, argparse.Namespace], Program]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What this process replays, and as which rank."""
+
+    program: Program
+    casting: Casting
+    mode: str
+    communicator: Communicator | None
+
+
+def files_of_ranks(path: str) -> tuple[dict[int, Path], int | None]:
+    """List the files by rank; of a single one, its trace tells how many ranks there are."""
+    if is_pattern(path) or options.is_folder(Path(path)):
+        files = rank_files(path)
+        return files, len(files)
+    return {-1: Path(path)}, None
+
+
+def prepare(
+    session: Session,
+    files: Mapping[int, Path],
+    job_size: int | None,
+    mode: str,
+    arguments: argparse.Namespace,
+    program_of: ProgramReader,
+) -> Work:
+    """Read the trace of this process's rank, of `files` or of a single one, and match all of them.
+
+    All processes come here, and raise alike what does not fit together.
+    """
+    from et_replay.replay.communication.casting import cast
+
+    place = session.place
+    if job_size is None:
+        trace = open_trace(files[-1], strict=arguments.strict)
+        files = {told_rank(trace) or 0: files[-1]}
+    rank = sorted(files)[place.rank % len(files)]
+    if job_size is not None:
+        trace = open_trace(files[rank], strict=arguments.strict)
+    warn_together(session, arguments, rank, trace.notes)
+    groups = process_groups(trace, rank, job_size)
+    job_size = max(job_size or 1, groups.world_size or 1)
+    allowed = arguments.allow_other_world_size or (mode == COMP and place.size == 1)
+    if not allowed and place.size == job_size:
+        _check_complete(arguments.trace, files, job_size)
+    casting = cast(place, sorted(files), job_size, allowed)
+    inferred: Mapping[int, Inferred] = {}
+    if mode != COMP and len(files) == job_size:
+        inferred = _check(session, files, arguments).get(rank, {})
+    program = program_of(trace, argparse.Namespace(**{**vars(arguments), "quiet": True}))
+    warn_together(session, arguments, rank, program.notes, program.window.name)
+    if mode == COMP:
+        return Work(program, casting, mode, None)
+    collectives = placed(groups, read_collectives(program.trace, groups), inferred)
+    return _connected(session, program, collectives, groups, casting, mode)
+
+
+def _check_complete(path: str, files: Mapping[int, Path], job_size: int) -> None:
+    way_out = "; --allow-other-world-size replays those that are there"
+    if lack := missing_ranks(path, files, job_size, way_out):
+        raise OfAllRanksError(lack)
+
+
+def _check(
+    session: Session, files: Mapping[int, Path], arguments: argparse.Namespace
+) -> Mapping[int, Mapping[int, Inferred]]:
+    """Match the traces of all ranks in the first process; all raise what does not fit.
+
+    Returns the groups of the calls, by rank and node, for which only all ranks together tell them.
+    """
+    problem = ""
+    inferred: Mapping[int, Mapping[int, Inferred]] = {}
+    if session.place.rank == 0:
+        matching = match(files, strict=arguments.strict)
+        problem = "" if matching.mismatch is None else matching.mismatch.text
+        inferred = matching.inferred
+    problem, inferred = session.world.spread((problem, inferred))
+    if problem:
+        raise OfAllRanksError(problem)
+    return inferred
+
+
+def _connected(
+    session: Session,
+    program: Program,
+    collectives: Sequence[Collective],
+    groups: Groups,
+    casting: Casting,
+    mode: str,
+) -> Work:
+    """Make what makes the collectives of a program, and connect it with the other processes."""
+    from et_replay.replay.communication.communicator import Communicator
+    from et_replay.replay.communication.exchange import Exchange
+    from et_replay.replay.target import choose_target
+
+    window = program.window
+    mine = [each for each in collectives if window.begin <= each.position < window.end]
+    if mode == COMM:
+        known = {each.node_id for each in mine}
+        program = part_of(program, lambda call: call.node.is_collective and call.node.id in known)
+        if not program.operations:
+            raise ReplayError(
+                f"{program.trace.source} has no collective in window {window.name}, so there is"
+                " nothing to replay in mode comm."
+            )
+    target = choose_target(str(session.target.device), program.device)
+    exchange = Exchange(session.watch)
+    communicator = Communicator(program, mine, groups, casting, session.world, exchange, target)
+    communicator.connect()
+    return Work(program, casting, mode, communicator)
