@@ -69,6 +69,18 @@ def test_the_rank_that_comes_last_waits_for_none_and_the_others_for_it() -> None
     assert row.bus_bandwidth == pytest.approx(3e9)
 
 
+def test_who_came_last_is_told_by_durations_where_all_leave_at_once() -> None:
+    """Rank 1's clock is 5 ms behind that of rank 0, and both left at the same time."""
+    times = {
+        0: [entry("all_gather", 4, [2 * MS], [9 * MS], group=(0, 1))],
+        1: [entry("all_gather", 4, [3 * MS], [3 * MS], group=(0, 1))],
+    }
+    (row,) = collective_rows(times, {})
+    assert row.times == [2 * MS]
+    assert row.waits == {0: 0, 1: 1 * MS}
+    assert row.waited_for == {0: 1 * MS}
+
+
 def test_figures_are_those_of_an_iteration() -> None:
     """Begins count from that of the iteration."""
     times = {
