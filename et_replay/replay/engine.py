@@ -309,7 +309,7 @@ class _Replay:
         All ranks run as many, or they would wait for each other.
         """
         communicator = self._communicator
-        if communicator is None or not communicator.collectives:
+        if communicator is None or not communicator.is_needed:
             return result
         times = [
             communicator.timed(lambda: self._iteration.timed(first=False))

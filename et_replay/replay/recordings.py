@@ -16,6 +16,7 @@ from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, re
 
 from et_replay.errors import EtReplayError, ReplayError, first_line
 from et_replay.replay.iteration import Iteration
+from et_replay.replay.observers import observed, silenced
 from et_replay.replay.options import ReplayOptions
 from et_replay.replay.prepared import PreparedCall, PreparedOperation
 from et_replay.replay.result import ReplayResult
@@ -114,35 +115,21 @@ class _Marks:
 
 @contextmanager
 def _observed(operations: Sequence[PreparedOperation]) -> Iterator[None]:
-    """Let observers see every call of an operator, and nothing else."""
+    """Let observers see every call of an operator or a collective, and nothing else."""
     wrapped: list[tuple[PreparedCall, Callable[..., Any], Callable[..., Any]]] = []
     for operation in operations:
         for call in operation.calls:
             if call.made_from is not None:
                 own = call.function
-                call.function = partial(_observe, own)
+                call.function = partial(observed, own)
                 wrapped.append((call, own, call.function))
-    _tell_observers(False)
     try:
-        yield
+        with silenced():
+            yield
     finally:
-        _tell_observers(True)
         for call, own, wrapper in wrapped:
             if call.function is wrapper:  # else it failed, and something stands in for it
                 call.function = own
-
-
-def _observe(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    _tell_observers(True)
-    try:
-        return function(*args, **kwargs)
-    finally:
-        _tell_observers(False)
-
-
-def _tell_observers(told: bool) -> None:
-    """Say whether PyTorch tells observers of calls; an observer that is stopped prints so."""
-    torch._C._autograd._enable_record_function(told)
 
 
 def _compress(plain: Path, path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -38,6 +38,23 @@ class Choice:
             return "the trace does not tell its group"
         if collective.kind in MESSAGES and not self._has_peer(collective):
             return "no process plays the rank at its other end"
+        return ""
+
+    def problem_of(self, collectives: Iterable[Collective]) -> str:
+        """Say in a sentence why none can be made by so few processes; "" where they can.
+
+        What is received from any rank may be sent by one that is played, which would wait for it.
+        """
+        for each in collectives:
+            if each.group < 0:
+                continue
+            if each.kind == RECEIVE and each.peer is None and not self._has_peer(each):
+                return (
+                    f"Rank {self.casting.rank} receives at node {each.node_id} from any rank of"
+                    f" group {self.groups[each.group]}, and the trace does not tell from which, so"
+                    " that all of them must be replayed; --replay-mode comp replays without"
+                    " collectives."
+                )
         return ""
 
     def _has_peer(self, collective: Collective) -> bool:

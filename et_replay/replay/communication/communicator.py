@@ -8,7 +8,7 @@ from functools import partial
 
 import torch
 
-from et_replay.errors import ReplayError
+from et_replay.errors import ReplayError, UsageError
 from et_replay.execution_trace import TensorRef, tensors
 from et_replay.program.program import Call, Program
 from et_replay.ranks.collective import Collective
@@ -69,20 +69,26 @@ class Communicator:
         )
         self._waited = self._plan.waited()
         self._batches = self._choice.batches(self._plan.collectives)
+        self._is_needed = False
         self._iterations: list[dict[int, Interval]] = []
         self._clock: HostClock | EventClock = HostClock()
 
     @property
-    def collectives(self) -> Sequence[Collective]:
-        """The collectives of the window that are made, in order."""
-        return self._plan.collectives
+    def is_needed(self) -> bool:
+        """Whether any process makes a collective; known from `connect` on, and the same in all."""
+        return self._is_needed
 
     def connect(self) -> None:
         """Create the process groups, together with all other processes.
 
         Raises ReplayError where the windows of two ranks hold other collectives of a group: a trace
-        as a whole may fit the others, and yet its window end earlier.
+        as a whole may fit the others, and yet its window end earlier; UsageError where a message
+        from any rank is received, and not all are played.
         """
+        problems = self._world.gather_to_all(self._choice.problem_of(self._known.values()))
+        if problem := next(filter(None, problems), ""):
+            raise UsageError(problem)
+        self._is_needed = any(self._world.gather_to_all(bool(self._plan.collectives)))
         self._compare()
         used = {collective.group for collective in self._plan.collectives}
         self._world.create_groups(self._casting.key(self._groups[group]) for group in used)

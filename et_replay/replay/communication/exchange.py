@@ -11,6 +11,7 @@ import torch
 from et_replay.errors import CommunicationError, first_line
 from et_replay.replay.communication.calls import Launch, Tensors
 from et_replay.replay.communication.watch import Watch
+from et_replay.replay.observers import observed
 
 
 class Clock(Protocol):
@@ -115,7 +116,7 @@ class Exchange:
     def _launch(self, transfer: Transfer, given: Tensors, taken: Tensors) -> Any:
         if transfer.opens:
             transfer.group._start_coalescing(transfer.device)
-        work = transfer.launch(given, taken)
+        work = observed(transfer.launch, given, taken)
         if transfer.members:
             self._batch.append((given, taken))
         if transfer.closes:
