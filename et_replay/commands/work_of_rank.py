@@ -139,6 +139,7 @@ def _connected(
                 " nothing to replay in mode comm."
             )
     target = choose_target(str(session.target.device), program.device)
+    session.watch.expect_collectives()
     exchange = Exchange(session.watch)
     communicator = Communicator(program, mine, groups, casting, session.world, exchange, target)
     communicator.connect()

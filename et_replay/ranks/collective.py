@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from et_replay.execution_trace import ExecutionTrace, TensorRef, Value, tensors
 from et_replay.program.argument_names import argument_names
@@ -139,8 +140,7 @@ def _splits(
         rows = call.record.in_splits if name == "input" else call.record.out_splits
     if call.kind != "all_to_all_single" or not rows or not side:
         return ()
-    total = sum(rows)
-    return tuple(row * (side[0].numel // total) for row in rows) if total else rows
+    return tuple(row * prod(side[0].shape[1:]) for row in rows)
 
 
 def _asynchronous(call: RecordedCall, arguments: _Arguments) -> bool | None:
@@ -164,7 +164,10 @@ def _placed(found: Collective, call: RecordedCall, groups: Groups) -> Collective
     if isinstance(ranks, tuple):
         return replace(found, group=groups.find_ranks([r for r in ranks if isinstance(r, int)]))
     rank = found.root if found.root is not None else found.peer
-    sized = groups.of_size(_group_size(found, call))
+    size = _group_size(found, call)
+    if groups.is_size_told and size is not None and size > (groups.world_size or size):
+        size = None  # no group is that large, so these sizes are wrong
+    sized = groups.of_size(size)
     fitting = [each for each in sized if rank is None or rank < len(groups[each].ranks)]
     if not fitting:
         return found

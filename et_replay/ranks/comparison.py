@@ -66,7 +66,9 @@ class GroupComparison:
         self.unbalanced: int | None = None
         self._rank = rank
         self._first = first
-        self._places = {signature: k for k, signature in enumerate(first.signatures)}
+        self._places: dict[Signature, int] = {}
+        self._reductions: dict[str | None, int] = {None: -1}
+        self._alike = self._classes(first.signatures)
         self._weights = first.weights.copy()
         self._seen = {rank}
         self._fault = (rank, first.fault) if first.fault else None
@@ -119,6 +121,17 @@ class GroupComparison:
         """Let it be known that the calls of a kind do not fit."""
         self.kinds[kind] = self.kinds.get(kind, CallsOfKind())._replace(matched=False)
 
+    def _classes(self, signatures: Sequence[Signature]) -> npt.NDArray[np.int32]:
+        """Number what signatures have alike without their reductions, and these: -1 if untold."""
+        pairs = [
+            (
+                self._places.setdefault(signature.without_reduction, len(self._places)),
+                self._reductions.setdefault(signature.reduction, len(self._reductions)),
+            )
+            for signature in signatures
+        ]
+        return np.array(pairs, np.int32).reshape(-1, 2)
+
     def _judge(self, end: int) -> None:
         """Say which kinds fit; call `end` is the first that does not, or is behind the last one."""
         kinds = [signature.kind for signature in self._first.signatures]
@@ -141,9 +154,11 @@ class GroupComparison:
         node_ids: npt.NDArray[np.int64],
     ) -> None:
         """Find the first call that differs, and keep the earliest of all ranks."""
-        places = [self._places.get(signature, -1) for signature in signatures]
         own, count = self._first.codes, min(len(codes), len(self._first.codes))
-        same = np.array(places, np.int32)[codes[:count]] == own[:count]
+        calls, reductions = self._alike[own[:count]].T
+        others, their = self._classes(signatures)[codes[:count]].T
+        untold = (reductions < 0) | (their < 0)
+        same = (calls == others) & (untold | (reductions == their))
         index = count if same.all() else int(np.argmin(same))
         if index == len(own) == len(codes) or (self._index is not None and index > self._index):
             return

@@ -21,6 +21,7 @@ from et_replay.ranks.collective import Collective
 from et_replay.ranks.groups import Group, Groups
 from et_replay.ranks.kinds import RECEIVE, SEND, TO_ALL
 from et_replay.ranks.signature import Signature, dtype_of, fault_of, parts_of, signature
+from et_replay.ranks.sizes import size_of
 from et_replay.units import counted
 
 Key = tuple[tuple[int, ...], int]
@@ -51,7 +52,7 @@ class Fault(NamedTuple):
 class GroupDigest:
     """The calls of one rank in one group, in order.
 
-    `codes` are indices of `signatures`, and `bytes` sums what the calls of each signature move.
+    `codes` are indices of `signatures`, and `bytes` sums the sizes of the calls of each signature.
     `weights` are of the calls of all_to_all, in order. `sends` and `receives` are by the peer's
     global rank, None for a recv from any source. `guessed` counts calls that may be in another one.
     """
@@ -123,7 +124,7 @@ def _digest(group: Group, rank: int, calls: Sequence[Collective]) -> GroupDigest
     codes = [places.setdefault(signature(call), len(places)) for call in ordered]
     moved = [0] * len(places)
     for code, call in zip(codes, ordered, strict=True):
-        moved[code] += _bytes(call)
+        moved[code] += size_of(call, count, range(count))
     sent = [call for call in calls if call.kind == SEND]
     return GroupDigest(
         group.key,
@@ -135,7 +136,7 @@ def _digest(group: Group, rank: int, calls: Sequence[Collective]) -> GroupDigest
         _weights([call for call in ordered if call.kind in TO_ALL], me, count),
         _transfers(group, sent),
         _transfers(group, [call for call in calls if call.kind == RECEIVE]),
-        sum(map(_bytes, sent)),
+        sum(size_of(call, count, range(count)) for call in sent),
         _first_fault(ordered, count, me),
         sum(not call.group_told for call in calls),
     )
@@ -146,10 +147,6 @@ def _first_fault(calls: Sequence[Collective], count: int, me: int) -> Fault | No
         if text := fault_of(call, count, me):
             return Fault(index, call.node_id, signature(call), text)
     return None
-
-
-def _bytes(call: Collective) -> int:
-    return max(call.in_elements, call.out_elements) * call.element_size
 
 
 def _transfers(group: Group, calls: Sequence[Collective]) -> dict[int | None, list[Transfer]]:

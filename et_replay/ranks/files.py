@@ -96,8 +96,10 @@ def one_of_each(
                 f" with {RANK} in the place of the rank chooses one."
             )
         files[rank] = file
-    if lack := missing_ranks(path, files, max(world_size, max(files) + 1)):
-        raise TraceError(lack)
+    last = max(files)
+    if missing_ranks(path, files, max(world_size, last + 1)):
+        told = told_world_size(files[last], last)
+        raise TraceError(missing_ranks(path, files, max(world_size, last + 1, told)))
     return files
 
 

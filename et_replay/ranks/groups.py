@@ -9,7 +9,7 @@ in the order in which they were made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.program.communication import RECORD, WAIT, Record, read_record
@@ -76,7 +76,8 @@ def named_ranks(ranks: Sequence[int]) -> str:
 class Groups:
     """The groups that `rank` is a member of, and what could not be known, in sentences.
 
-    Where a trace has no word of any group, there is one of all ranks if `world_size` is known.
+    Where a trace has no word of any group, there is one of all ranks if `world_size` is known; and
+    `is_size_told` by the trace itself.
     """
 
     rank: int
@@ -84,6 +85,7 @@ class Groups:
     groups: tuple[Group, ...]
     notes: tuple[str, ...] = ()
     _by_name: Mapping[str, int] = field(default_factory=dict, repr=False)
+    is_size_told: bool = False
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -114,7 +116,8 @@ def process_groups(trace: ExecutionTrace, rank: int, world_size: int | None = No
     """Read the groups of a trace of `rank`; `world_size` counts where the trace tells none."""
     listed, notes = listed_groups(trace)
     records = list(_records(trace))
-    world_size = _world_size(listed, records) or world_size
+    told = _world_size(listed, records)
+    world_size = told or world_size
     found = _Found(rank, world_size, notes)
     for entry in listed:
         found.add_listed(entry)
@@ -122,7 +125,7 @@ def process_groups(trace: ExecutionTrace, rank: int, world_size: int | None = No
     found.add_recorded([record for record in records if record.group_name not in known])
     if not found.ranks and world_size is not None:
         found.add(tuple(range(world_size)), frozenset({"0"}), DEFAULT, "")
-    return found.groups()
+    return replace(found.groups(), is_size_told=told is not None)
 
 
 class _Found:

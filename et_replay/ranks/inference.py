@@ -83,7 +83,7 @@ def _queue(groups: Groups, calls: Sequence[Collective]) -> list[QueuedCall]:
     return [
         QueuedCall(
             call.node_id,
-            signature(call),
+            signature(call).without_reduction,
             _keys(groups, call),
             call if call.kind in TO_ALL else None,
         )

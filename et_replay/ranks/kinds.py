@@ -43,6 +43,24 @@ _KINDS = {  # without underscores: c10d::_allgather_base_ and the record _allgat
     "wait": WAIT,
     "waittensor": WAIT,
 }
+LISTS = {
+    "all_gather": (False, True),
+    "reduce_scatter": (True, False),
+    "all_to_all": (True, True),
+    "gather": (False, True),
+    "scatter": (True, False),
+}
+"""Kinds of which what is given, or taken, is a list of a tensor for each rank."""
+WHOLES = {
+    "all_gather_into_tensor": (False, True),
+    "all_gather_into_tensor_coalesced": (False, True),
+    "reduce_scatter_tensor": (True, False),
+    "reduce_scatter_tensor_coalesced": (True, False),
+    "all_to_all_single": (True, True),
+}
+"""Kinds of which each tensor that is given, or taken, holds equal parts for all ranks."""
+SIDES = {**LISTS, **WHOLES, "all_gather_coalesced": (False, True)}
+"""Kinds of which what is given, or taken, has a part for each rank."""
 _FORMS = ("_dtensor", "c10d_functional", "_c10d_functional_autograd", "_c10d_functional", "c10d")
 _FAMILIES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 

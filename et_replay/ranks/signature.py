@@ -35,12 +35,21 @@ _SHRINKING = frozenset({"reduce_scatter_tensor", "reduce_scatter_tensor_coalesce
 
 
 class Signature(NamedTuple):
-    """What all ranks of a group must have alike of a call; `sizes` are elements."""
+    """What all ranks of a group must have alike of a call; `sizes` are elements.
+
+    A `reduction` that is not told fits any.
+    """
 
     kind: str
     dtype: str = ""
     sizes: tuple[int, ...] = ()
     root: int | None = None
+    reduction: str | None = None
+
+    @property
+    def without_reduction(self) -> Signature:
+        """What of it every trace tells."""
+        return self._replace(reduction=None)
 
     def __str__(self) -> str:
         text = self.kind
@@ -50,6 +59,8 @@ class Signature(NamedTuple):
             text += f" of {sum(self.sizes)} {self.dtype} in {len(self.sizes)} tensors"
         elif self.dtype:
             text += f" of {self.dtype}"
+        if self.reduction is not None:
+            text += f" with reduction {self.reduction}"
         return text if self.root is None else f"{text} with root {self.root}"
 
 
@@ -58,7 +69,8 @@ def signature(call: Collective) -> Signature:
     kind = call.kind
     if kind.endswith("_coalesced") and len(call.in_sizes) == len(call.out_sizes) == 1:
         kind = kind.removesuffix("_coalesced")
-    return Signature(kind, dtype_of(call), _sizes(kind, call), call.root)
+    reduction = call.reduction.lower() if call.reduction else None
+    return Signature(kind, dtype_of(call), _sizes(kind, call), call.root, reduction)
 
 
 def dtype_of(call: Collective) -> str:

@@ -4,6 +4,7 @@ Bandwidths are as NCCL's tests define them (doc/PERFORMANCE.md there): the algor
 time, the bus's that times a factor, so that it can be held against the hardware whatever the number
 of ranks. A rank that comes early waits for the last one, which is no transfer: the time of a call
 is that of the rank that waited least, or where not all wait for all, the longest without waiting.
+Messages, and calls of which the ranks made different numbers, are timed with the waiting in them.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ class CollectiveRow:
     """The calls of one kind, group, type and size; times in ns, bandwidths in bytes a second.
 
     `bytes` is that of the rank with most, as these may differ. `calls` are those of an iteration in
-    each of `ranks`. `times` has one of each call, or where calls of different ranks cannot be told
-    to be one, of each call of each rank. `waits` says how long each rank waited for others in an
-    iteration, and `waited_for` for whom. `share` is what the calls with all waiting take of an
-    iteration, as a mean of ranks. Bandwidths are None where nothing is transferred.
+    that of `ranks` with most. `times` has one of each call, or where calls of different ranks
+    cannot be told to be one, of each call of each rank. `waits` says how long each rank waited for
+    others in an iteration, and `waited_for` for whom; both are empty where `times` include that.
+    `share` is what the calls with all waiting take of an iteration, as a mean of ranks; it adds up
+    calls that overlap. Bandwidths are None where nothing is transferred.
     """
 
     kind: str
@@ -44,6 +46,11 @@ class CollectiveRow:
     @property
     def median(self) -> int:
         return round(statistics.median(self.times))
+
+    @property
+    def waiting(self) -> int | None:
+        """How long all ranks together waited; None where that cannot be told from `times`."""
+        return sum(self.waits.values()) if self.waits or len(self.group) == 1 else None
 
     @property
     def slowest(self) -> int | None:

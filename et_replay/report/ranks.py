@@ -57,7 +57,7 @@ def ranks_text(
     title = "Ranks" if verbose or len(results) <= _RANKS_SHOWN else "The slowest ranks"
     shown = _slowest_first(results)[: None if verbose else _RANKS_SHOWN]
     waits = _waits(rows)
-    ranks = [_rank_row(rank, results[rank], waits.get(rank, 0)) for rank in shown]
+    ranks = [_rank_row(rank, results[rank], waits.get(rank)) for rank in shown]
     parts.append(section(title, table(_RANKS, ranks, right=_RANKS)))
     if rows:
         parts.append(section(*_collectives(rows, verbose)))
@@ -86,7 +86,7 @@ def ranks_object(
         "ranks": [
             {
                 "rank": rank,
-                "waiting_ns": waits.get(rank, 0),
+                "waiting_ns": waits.get(rank),
                 **replay_object(result, *(reasons or {}).get(rank, ())),
             }
             for rank, result in sorted(results.items())
@@ -114,11 +114,10 @@ def _summary(trace: str, results: Results, size: int) -> Iterator[tuple[str, str
     times = {rank: median for rank, result in results.items() if (median := _time(result))}
     if times:
         slow, fast = max(times, key=times.__getitem__), min(times, key=times.__getitem__)
-        yield (
-            "Time",
-            f"{format_duration(times[slow])} per iteration in rank {slow}, the slowest; "
-            f"{format_duration(times[fast])} in rank {fast}",
-        )
+        text = f"{format_duration(times[slow])} per iteration in rank {slow}"
+        if len(times) > 1:
+            text += f", the slowest; {format_duration(times[fast])} in rank {fast}"
+        yield "Time", text
     most = max(sorted(results), key=lambda rank: _need(results[rank].memory))
     memory = results[most].memory
     yield (
@@ -128,7 +127,8 @@ def _summary(trace: str, results: Results, size: int) -> Iterator[tuple[str, str
     )
     for rank, result in sorted(results.items()):
         if result.out_of_memory is not None:
-            yield "Out of memory", f"rank {rank}: {result.out_of_memory}"
+            reason = str(result.out_of_memory).removeprefix("Out of memory: ")
+            yield "Out of memory", f"rank {rank}: {reason}"
 
 
 def _need(memory: MemoryPeaks) -> tuple[int, int]:
@@ -141,13 +141,13 @@ def _one_of(values: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(values))
 
 
-def _rank_row(rank: int, result: ReplayResult, waiting: int) -> tuple[str, ...]:
+def _rank_row(rank: int, result: ReplayResult, waiting: int | None) -> tuple[str, ...]:
     memory, coverage = result.memory, result.coverage
     time = _time(result)
     return (
         str(rank),
         format_duration(time) if time else "-",
-        format_duration(waiting) if result.collective_times else "-",
+        "-" if waiting is None else format_duration(waiting),
         format_bytes(memory.allocated),
         format_bytes(memory.reserved),
         str(coverage.executed),
@@ -165,10 +165,11 @@ def _slowest_first(results: Results) -> list[int]:
 
 
 def _waits(rows: Sequence[CollectiveRow]) -> Counter[int]:
-    """Add up how long each rank waits for others in an iteration."""
+    """Add up how long each rank waits for others in an iteration, as far as calls tell it."""
     waits: Counter[int] = Counter()
     for row in rows:
-        waits.update(row.waits)
+        if row.waiting is not None:
+            waits.update({rank: row.waits.get(rank, 0) for rank in row.ranks})
     return waits
 
 
@@ -178,16 +179,20 @@ def _collectives(rows: Sequence[CollectiveRow], verbose: bool) -> tuple[str, str
     if len(shown) < len(rows):
         title += f" ({len(shown)} of {len(rows)} sizes, the longest)"
     lines = [_collective_row(row) for row in shown]
-    body = table(_COLLECTIVES, lines, right=_COLLECTIVES[3:])
-    return title, (
-        f"{body}\n  Calls and waiting are those of one iteration, waiting that of all ranks; the"
-        " time of a call is\n  without it. Bandwidths are as NCCL's tests define them."
+    text = (
+        f"{table(_COLLECTIVES, lines, right=_COLLECTIVES[3:])}\n"
+        "  Calls and waiting are those of one iteration, waiting that of all ranks; the time of a"
+        " call is\n  without it. Bandwidths are as NCCL's tests define them."
     )
+    if any(row.waiting is None for row in shown):
+        text += (
+            "\n  Where waiting is -, as of messages, it cannot be told apart: the time includes it."
+        )
+    return title, text
 
 
 def _collective_row(row: CollectiveRow) -> tuple[str, ...]:
     rates = (row.algorithm_bandwidth, row.bus_bandwidth)
-    waiting = sum(row.waits.values())
     return (
         row.kind,
         group_text(row.group),
@@ -199,7 +204,7 @@ def _collective_row(row: CollectiveRow) -> tuple[str, ...]:
         format_duration(max(row.times)),
         *("-" if rate is None else format_rate(rate) for rate in rates),
         "-" if row.share is None else format_share(row.share),
-        format_duration(waiting) if row.waits else "-",
+        "-" if row.waiting is None else format_duration(row.waiting),
         "-" if row.slowest is None else str(row.slowest),
     )
 
@@ -218,7 +223,7 @@ def _collective_object(row: CollectiveRow) -> JsonObject:
         "algorithm_bandwidth_bytes_per_s": row.algorithm_bandwidth,
         "bus_bandwidth_bytes_per_s": row.bus_bandwidth,
         "share_of_iteration": row.share,
-        "waiting_ns": sum(row.waits.values()),
+        "waiting_ns": row.waiting,
         "waiting_by_rank": [{"rank": rank, "waiting_ns": w} for rank, w in row.waits.items()],
         "slowest_rank": row.slowest,
     }

@@ -142,6 +142,16 @@ def test_splits_in_rows_become_elements(tmp_path: Path) -> None:
     assert call.group == 1  # of the two, the one of two ranks
 
 
+def test_splits_that_do_not_add_up_to_the_rows_are_kept_as_they_are(tmp_path: Path) -> None:
+    text = (
+        "alltoall_base_(Tensor output, Tensor input, GROUP, int[] output_split_sizes,"
+        " int[] input_split_sizes, END)"
+    )
+    given, taken = T(5, 6, 0, 5, 4), T(7, 8, 0, 1024, 4, shape=(32, 32))
+    call = call_of(tmp_path, c10d(10, text, taken, given, OBJECT, [28, 7], [5, 3], True, -1))
+    assert (call.in_splits, call.out_splits) == ((5, 3), (896, 224))
+
+
 def test_sends_and_receives_name_the_peer_but_from_any_source(tmp_path: Path) -> None:
     send, receive, of_any = calls_of(
         tmp_path,
@@ -257,6 +267,18 @@ def test_where_nothing_names_the_group_the_first_that_fits_is_taken(tmp_path: Pa
     text = "allreduce_(Tensor[] tensors, GROUP, END)"
     call = call_of(tmp_path, c10d(10, text, [FOUR], OBJECT, True, -1))
     assert (call.group, call.group_told) == (0, False)
+
+
+def test_sizes_for_more_ranks_than_there_are_tell_no_group(tmp_path: Path) -> None:
+    text = "_allgather_base_(Tensor output_tensor, Tensor input_tensor, GROUP, END)"
+    wrong, larger = T(5, 6, 0, 20, 4), T(7, 8, 0, 12, 4)
+    of_five, of_three = calls_of(
+        tmp_path,
+        c10d(10, text, wrong, FOUR, OBJECT, True, -1),
+        c10d(11, text, larger, FOUR, OBJECT, True, -1),
+    )
+    assert (of_five.group, of_five.group_told, of_five.candidates) == (0, False, (0, 1))
+    assert of_three.group == -1  # a group of three may be one that the trace does not list
 
 
 def test_the_oldest_records_name_no_group(tmp_path: Path) -> None:

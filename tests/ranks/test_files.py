@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from captured_folders import write_run
+from made_rank_files import write_job
+from made_ranks import job
 from trace_builder import node, trace, write_trace
 
 from et_replay.errors import TraceError, UsageError
@@ -74,6 +76,14 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
         f"{path} has ranks 0, 1, 2 and 4 of 5: rank 3 is missing, but all are needed; --trace FILE"
         " takes one rank alone."
     )
+
+
+def test_how_many_ranks_there_are_is_told_by_the_trace_of_one_where_others_lack(
+    tmp_path: Path,
+) -> None:
+    folder = write_job(tmp_path / "job", job(data=4, tensor=1, pipeline=1)[2:3])
+    with pytest.raises(TraceError, match="has rank 2 of 4: ranks 0, 1 and 3 are missing, but all"):
+        rank_files(str(folder))
 
 
 def test_two_files_of_a_rank_are_refused(tmp_path: Path) -> None:

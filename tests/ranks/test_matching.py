@@ -252,6 +252,19 @@ def test_without_the_records_of_nccl_all_ranks_together_tell_the_groups(tmp_path
     assert by_group[4, 5]["all_reduce"] == (1, 2 * 68, True)
 
 
+def test_an_output_for_more_ranks_than_there_are_is_named_without_nccl_too(tmp_path: Path) -> None:
+    ranks = job(data=2, tensor=1, pipeline=1, layers=1)
+    change("all_gather_into_tensor", taken=(24,))(ranks[1])
+    found = matching_of(write_job(tmp_path / "job", ranks, backend="gloo"))
+
+    assert found.problem == (
+        "Rank 1 calls all_gather_into_tensor of 8 float at node 14 in group (0, 1), but the output"
+        " has 24 elements and the input 8, expected 2 times as many for 2 ranks; the traces do not"
+        " tell which calls are in this group, so they may fit all the same: --replay-mode comp"
+        " replays without any."
+    )
+
+
 def test_a_mismatch_among_guessed_calls_says_so_and_how_to_go_on(tmp_path: Path) -> None:
     ranks = job(data=2, tensor=2, pipeline=1, layers=1)
     SPOILS["another root"].apply(ranks[1])

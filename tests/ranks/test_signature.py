@@ -20,6 +20,7 @@ def call(kind: str, given: int, taken: int, **others: Any) -> Collective:
     ("made", "text"),
     [
         (call("all_reduce", 4, 4), "all_reduce of 4 float"),
+        (call("all_reduce", 4, 4, reduction="MAX"), "all_reduce of 4 float with reduction max"),
         (call("all_gather_into_tensor", 4, 12), "all_gather_into_tensor of 4 float"),
         (call("reduce_scatter_tensor", 12, 4), "reduce_scatter_tensor of 4 float"),
         (call("broadcast", 4, 4, root=2), "broadcast of 4 float with root 2"),

@@ -61,6 +61,7 @@ def test_the_rank_that_comes_last_waits_for_none_and_the_others_for_it() -> None
     # 3 ms, 2 ms and 3 ms for rank 2 in the first call, 1 ms of rank 2 for rank 0 in the second
     assert row.waits == {0: 3 * MS, 1: 2 * MS, 2: 1 * MS, 3: 3 * MS}
     assert row.waited_for == {2: 8 * MS, 0: 1 * MS}
+    assert row.waiting == 9 * MS
     assert row.slowest == 2
     # 7, 6, 5 and 7 of 20 ms
     assert row.share == pytest.approx(0.3125)
@@ -117,7 +118,7 @@ def test_sends_of_different_ranks_are_not_one_call() -> None:
     }
     (row,) = collective_rows(times, {})
     assert sorted(row.times) == [10, 30]
-    assert row.waits == {}
+    assert (row.waits, row.waiting) == ({}, None)
     assert row.slowest is None
     assert row.bus_bandwidth == pytest.approx(64 / 20e-9)
 
@@ -129,6 +130,12 @@ def test_calls_that_are_not_the_same_number_in_all_ranks_are_not_matched() -> No
     }
     (row,) = collective_rows(times, {})
     assert (row.calls, sorted(row.times), row.waits) == (2, [10, 12, 30], {})
+    assert row.waiting is None
+
+
+def test_a_rank_alone_in_its_group_waits_for_none() -> None:
+    (row,) = collective_rows({3: [entry("all_reduce", 64, [10], [0], group=(3,))]}, {3: [100]})
+    assert (row.times, row.waiting, row.slowest) == ([10], 0, None)
 
 
 def test_one_call_may_have_another_size_in_each_rank() -> None:

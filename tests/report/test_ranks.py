@@ -102,9 +102,35 @@ def test_the_summary_names_the_slowest_rank_and_what_was_waited_for() -> None:
     )
 
 
+def test_waiting_that_is_part_of_the_time_of_messages_is_no_figure_of_its_own() -> None:
+    send = CollectiveTimes("send", (0, 1), "float", 64, (30, 50), (0, 100), 1)
+    receive = CollectiveTimes("recv", (0, 1), "float", 64, (40, 20), (0, 100), 1)
+    results = {0: result(0, 24 * MS, GIB, send), 1: result(1, 25 * MS, GIB, receive)}
+    lines = ranks_text("job", results).splitlines()
+
+    start = lines.index("Ranks") + 2
+    assert [line.split()[:4] for line in lines[start : start + 2]] == [
+        ["1", "25.0", "ms", "-"],
+        ["0", "24.0", "ms", "-"],
+    ]
+    rows = [line.split() for line in lines if line.startswith(("  send ", "  recv "))]
+    assert [(row[0], row[-2:]) for row in rows] == [("send", ["-", "-"]), ("recv", ["-", "-"])]
+    said = "  Where waiting is -, as of messages, it cannot be told apart: the time includes it."
+    assert said in lines
+    assert said not in ranks_text("job", RESULTS)
+    found: Any = ranks_object("job", results)
+    assert [row["waiting_ns"] for row in found["collectives"]] == [None, None]
+    assert [rank["waiting_ns"] for rank in found["ranks"]] == [None, None]
+
+
+def test_of_one_rank_there_is_no_slowest() -> None:
+    lines = ranks_text("job", {0: RESULTS[0]}).splitlines()
+    assert "Time         24.0 ms per iteration in rank 0" in lines
+
+
 def test_a_rank_out_of_memory_is_named() -> None:
     failure = OutOfMemoryError(
-        "A request of 1.00 GiB does not fit.",
+        "Out of memory: a request of 1.00 GiB does not fit.",
         requested=GIB,
         capacity=4 * GIB,
         allocated=3 * GIB,
@@ -112,7 +138,7 @@ def test_a_rank_out_of_memory_is_named() -> None:
     )
     failed = dataclasses.replace(RESULTS[1], iteration_times=(), out_of_memory=failure)
     lines = ranks_text("job", {0: RESULTS[0], 1: failed}).splitlines()
-    assert "Out of memory  rank 1: A request of 1.00 GiB does not fit." in lines
+    assert "Out of memory  rank 1: a request of 1.00 GiB does not fit." in lines
     assert lines[lines.index("Rank 1") + 1].startswith("Trace         job/rank-1.et.json")
 
 

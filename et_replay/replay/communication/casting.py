@@ -78,7 +78,7 @@ def cast(place: Place, ranks: Sequence[int], job_size: int, allowed: bool) -> Ca
         raise UsageError(
             f"The job has {counted(job_size, 'rank')}, expected a process for each, got"
             f" {place.size}: torchrun --nproc-per-node {job_size} -m et_replay starts them on one"
-            " host; --allow-other-world-size replays all the same, and --replay-mode comp without"
-            " the collectives."
+            " host; --allow-other-world-size replays all the same, and --replay-mode comp the file"
+            " of one rank, in a single process and without the collectives."
         )
     return casting

@@ -14,8 +14,8 @@ import torch
 
 from et_replay.ranks.collective import Collective
 from et_replay.ranks.groups import Groups
+from et_replay.ranks.sizes import size_of
 from et_replay.replay.communication.casting import Casting
-from et_replay.replay.communication.wire import SIDES
 from et_replay.replay.result import CollectiveTimes
 
 _NANOSECONDS = 1_000_000
@@ -179,38 +179,6 @@ def collective_times(
         CollectiveTimes(*key, *_columns(intervals), len(iterations))
         for key, intervals in found.items()
     )
-
-
-def size_of(collective: Collective, count: int, present: Sequence[int]) -> int:
-    """Return the bytes by which NCCL's tests name a call: what one rank has or gets at most.
-
-    For gather and scatter that is what the root has, in all ranks. Of the `count` members of the
-    group those `present` count, by their ranks in it.
-    """
-    in_parts, out_parts = SIDES.get(collective.kind, (False, False))
-    given = _kept(collective.in_elements, in_parts, collective.in_sizes, count, present)
-    taken = _kept(collective.out_elements, out_parts, collective.out_sizes, count, present)
-    if collective.in_splits:
-        given = sum(collective.in_splits[rank] for rank in present)
-    if collective.out_splits:
-        taken = sum(collective.out_splits[rank] for rank in present)
-    elements = max(given, taken)
-    if collective.kind == "gather":
-        elements = collective.in_elements * len(present)
-    elif collective.kind == "scatter":
-        elements = collective.out_elements * len(present)
-    return elements * collective.element_size
-
-
-def _kept(
-    elements: int, has_parts: bool, sizes: Sequence[int], count: int, present: Sequence[int]
-) -> int:
-    """Return how many of the elements on one side of a call are for those `present`."""
-    if not has_parts or len(present) == count:
-        return elements
-    if len(sizes) == count:
-        return sum(sizes[rank] for rank in present)
-    return elements // count * len(present)
 
 
 def _columns(intervals: Iterable[Interval]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -56,7 +56,7 @@ class Watch:
         self._timeout = timeout
         self._say = say
         self._entries: deque[_Entry] = deque()
-        self._passed = "before its first collective"
+        self._passed = ""
         self._beats = Beats(store, rank)
         self._ending = threading.Lock()
         self._woken, self._waker = socket.socketpair()
@@ -89,11 +89,15 @@ class Watch:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, self._handler)  # type: ignore[arg-type]
 
+    def expect_collectives(self) -> None:
+        """Note that there will be collectives, the first of which has not begun."""
+        self._passed = " before its first collective"
+
     def enter(self, text: str, done: Callable[[], bool]) -> None:
         """Note that `text` has begun; it is over once `done` says so."""
         entries = self._entries
         while entries and entries[0].done():
-            self._passed = f"after {entries.popleft().text}"
+            self._passed = f" after {entries.popleft().text}"
         entries.append(_Entry(text, time.monotonic(), done))
 
     def claim(self) -> None:
@@ -194,7 +198,7 @@ class Watch:
 
     def _state(self) -> str:
         waits = next((entry for entry in list(self._entries) if not entry.done()), None)
-        doing = f"waits in {waits.text}" if waits else f"computes {self._passed}"
+        doing = f"waits in {waits.text}" if waits else f"computes{self._passed}"
         return f"rank {self._rank} {doing}"
 
     def _waits_since(self) -> float | None:
@@ -210,7 +214,7 @@ def _alike(texts: list[str]) -> list[str]:
     found = []
     for rest, ranks in by_rest.items():
         several = named_ranks(ranks)
-        for one, many in (("waits ", "wait "), ("computes ", "compute "), ("is ", "are ")):
+        for one, many in (("waits", "wait"), ("computes", "compute"), ("is", "are")):
             if len(ranks) > 1 and rest.startswith(one):
                 rest = many + rest.removeprefix(one)
         found.append(f"{several} {rest}")

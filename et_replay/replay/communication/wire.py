@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
+from et_replay.ranks.kinds import LISTS, WHOLES
+
 Tensors = list[torch.Tensor]
 Fit = Callable[[Tensors, Tensors], tuple[Tensors, Tensors]]
 
@@ -28,24 +30,6 @@ _OF_GLOO = frozenset(
     )
 )
 _PARTS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
-_LISTS = {
-    "all_gather": (False, True),
-    "reduce_scatter": (True, False),
-    "all_to_all": (True, True),
-    "gather": (False, True),
-    "scatter": (True, False),
-}
-"""Kinds of which what is given, or taken, is a list of a tensor for each rank."""
-_WHOLES = {
-    "all_gather_into_tensor": (False, True),
-    "all_gather_into_tensor_coalesced": (False, True),
-    "reduce_scatter_tensor": (True, False),
-    "reduce_scatter_tensor_coalesced": (True, False),
-    "all_to_all_single": (True, True),
-}
-"""Kinds of which each tensor that is given, or taken, holds equal parts for all ranks."""
-SIDES = {**_LISTS, **_WHOLES, "all_gather_coalesced": (False, True)}
-"""Kinds of which what is given, or taken, has a part for each rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +82,15 @@ def fit_for(kind: str, size: int, present: Sequence[int]) -> Fit | None:
             given,
             [taken[rank * len(given) + k] for rank in present for k in range(len(given))],
         )
-    if kind in _LISTS:
-        sides = _LISTS[kind]
+    if kind in LISTS:
+        sides = LISTS[kind]
 
         def pick(tensors: Tensors, listed: bool) -> Tensors:
             return [tensors[rank] for rank in present] if listed and tensors else tensors
 
         return lambda given, taken: (pick(given, sides[0]), pick(taken, sides[1]))
-    if kind in _WHOLES:
-        wholes = _WHOLES[kind]
+    if kind in WHOLES:
+        wholes = WHOLES[kind]
 
         def cut(tensors: Tensors, whole: bool) -> Tensors:
             if not whole:

@@ -154,8 +154,11 @@ def test_more_processes_than_ranks_replay_the_job_side_by_side() -> None:
 def test_another_number_of_processes_is_refused_unless_allowed() -> None:
     place = Place(rank=0, size=2, alone=False)
 
-    with pytest.raises(UsageError, match="has 4 ranks, expected a process for each, got 2"):
+    with pytest.raises(UsageError, match="has 4 ranks, expected a process for each, got 2") as told:
         cast(place, [0, 1, 2, 3], 4, allowed=False)
+    assert str(told.value).endswith(
+        "--replay-mode comp the file of one rank, in a single process and without the collectives."
+    )
     (note,) = cast(place, [0, 1, 2, 3], 4, allowed=True).notes()
     assert note.startswith("A job of 4 ranks is replayed by 2 processes: groups have only the")
 

@@ -94,6 +94,18 @@ def test_a_collective_that_does_not_end_tells_what_every_rank_waits_for() -> Non
     ]
 
 
+def test_a_rank_computes_before_its_first_collective_only_where_it_has_one() -> None:
+    alone, _ = watch(Rendezvous(), 0)
+    assert alone._state() == "rank 0 computes"
+
+    alone.expect_collectives()
+    assert alone._state() == "rank 0 computes before its first collective"
+
+    alone.enter("barrier, node 4, group (0, 1)", lambda: True)
+    alone.enter("barrier, node 5, group (0, 1)", lambda: True)
+    assert alone._state() == "rank 0 computes after barrier, node 4, group (0, 1)"
+
+
 def test_of_many_ranks_that_wait_alike_the_first_are_named() -> None:
     texts = [f"rank {rank} waits in barrier" for rank in range(12)]
 
@@ -101,6 +113,7 @@ def test_of_many_ranks_that_wait_alike_the_first_are_named() -> None:
         "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more wait in barrier",
         "rank 12 is silent",
     ]
+    assert watching._alike(["rank 0 computes", "rank 1 computes"]) == ["ranks 0 and 1 compute"]
 
 
 def test_a_rank_that_is_told_to_end_says_nothing_more() -> None:

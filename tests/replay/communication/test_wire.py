@@ -8,7 +8,7 @@ import torch
 from et_replay.ranks.collective import Collective
 from et_replay.ranks.groups import Group, Groups
 from et_replay.replay.communication.casting import Casting
-from et_replay.replay.communication.clock import collective_times, size_of
+from et_replay.replay.communication.clock import collective_times
 from et_replay.replay.communication.wire import fit_for, fit_root, fit_splits, wire_for
 from et_replay.replay.result import CollectiveTimes
 
@@ -78,52 +78,6 @@ def test_a_root_that_was_none_in_the_job_gets_the_list_that_it_needs() -> None:
 
     assert [tensor.shape for tensor in fit([torch.zeros(2)], [])[1]] == [(2,)] * 3
     assert fit_root("gather", 3, is_root=False) is None
-
-
-@pytest.mark.parametrize(
-    ("kind", "given", "taken", "size"),
-    [
-        ("all_reduce", 10, 10, 40),
-        ("all_gather_into_tensor", 10, 40, 160),
-        ("reduce_scatter_tensor", 40, 10, 160),
-        ("gather", 10, 0, 160),
-        ("scatter", 0, 10, 160),
-        ("recv", 0, 10, 40),
-    ],
-)
-def test_sizes_are_those_of_the_tests_of_nccl(kind: str, given: int, taken: int, size: int) -> None:
-    collective = Collective(
-        kind, 0, 1, group=0, element_size=4, in_elements=given, out_elements=taken
-    )
-
-    assert size_of(collective, 4, range(4)) == size
-
-
-@pytest.mark.parametrize(
-    ("kind", "given", "taken", "size"),
-    [
-        ("all_reduce", (10,), (10,), 40),
-        ("all_gather_into_tensor", (10,), (40,), 80),
-        ("reduce_scatter", (1, 2, 4, 8), (2,), 36),
-        ("gather", (10,), (), 80),
-    ],
-)
-def test_sizes_are_of_what_the_members_that_are_here_move(
-    kind: str, given: tuple[int, ...], taken: tuple[int, ...], size: int
-) -> None:
-    collective = Collective(
-        kind,
-        0,
-        1,
-        group=0,
-        element_size=4,
-        in_elements=sum(given),
-        out_elements=sum(taken),
-        in_sizes=given,
-        out_sizes=taken,
-    )
-
-    assert size_of(collective, 4, (0, 3)) == size
 
 
 def test_calls_of_one_kind_group_and_size_share_a_row_over_all_iterations() -> None:
