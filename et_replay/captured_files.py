@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from et_replay.errors import UsageError
 
 RUN, TRACE, SNAPSHOT, PLAN = "run.jsonl", "et.json", "snapshot.pickle", "plan.json"
 RESOURCES = "et_resources"  # as the observer calls the folder beside a trace in et.json
+_ITERATION = re.compile(rb'"recorded": ?true')
+"""In the line of an iteration that was recorded from its begin to its end."""
 _REPLACED = ".replaced"
 """Where the files of an earlier run wait for what takes their place."""
 
@@ -57,7 +60,7 @@ def folder_to_capture(folder: Path, force: bool, option: str = "--force") -> Ite
 def end_replacing(folder: Path) -> bool:
     """Keep the new files or the ones that were set aside; tell whether these came back.
 
-    They do if they hold a trace or a snapshot and the new ones do not.
+    They do if they hold a snapshot or recorded iterations and the new ones do not.
     """
     aside = folder / _REPLACED
     if not aside.is_dir():
@@ -72,7 +75,13 @@ def end_replacing(folder: Path) -> bool:
 
 
 def _recorded(files: list[Path]) -> bool:
-    return any(path.name.endswith((f".{TRACE}", f".{SNAPSHOT}")) for path in files)
+    """Tell whether there is what a capture is for; a trace that was only opened is not."""
+    has_trace = any(path.name.endswith(f".{TRACE}") and path.stat().st_size for path in files)
+    return any(
+        (path.name.endswith(f".{SNAPSHOT}") and path.stat().st_size > 0)
+        or (has_trace and path.name.endswith(f".{RUN}") and _ITERATION.search(path.read_bytes()))
+        for path in files
+    )
 
 
 def remove(files: list[Path]) -> None:

@@ -211,6 +211,9 @@ class Recorder:
         trace, self._trace = self._trace, None
         if trace is not None:
             trace.stop()
+            if not trace.is_whole():
+                self._tell_failure(f"{trace.path} is not whole: the disk may be full")
+                tell(f"warning: {trace.path} is not whole: the disk may be full.")
             self._log.write({"wrote": trace.path.name, "what": "execution trace"})
         self._write_snapshot()
         self._memory.stop()

@@ -13,6 +13,7 @@ from et_replay.errors import TraceError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import BufferTable, buffer_history, open_plannable
+from et_replay.formats.captured_endings import shortcoming
 from et_replay.formats.captured_run import CapturedRun
 from et_replay.parallel import in_parallel
 from et_replay.planning import Plan, check_plan, lifetimes, marked_iterations, table_lifetimes
@@ -86,6 +87,7 @@ class Input:
         if isinstance(found, MemoryHistory):
             marks = () if self.run is None else self.run.marks
             return Recording(_not_empty(found), begins=marked_iterations(found, marks))
+        self._check_whole()
         window, mode = self._window(found), self.mode or self.default_mode
         program = build_program(found, window)
         if self.job:
@@ -94,6 +96,17 @@ class Input:
             begins = tuple((history.events.steps[count:-1:count] + 1).tolist())
             return Recording(history, JOB, window.name, begins)
         return Recording(history_of(program, mode), mode.value, window.name)
+
+    def _check_whole(self) -> None:
+        """Raise TraceError for the trace of a captured run without one whole iteration."""
+        if self.run is None or self.window is not None:
+            return
+        if not any(iteration.recorded for iteration in self.run.iterations):
+            lack = shortcoming(self.run) or "none was recorded."
+            raise TraceError(
+                f"{self.path} holds no whole iteration: {lack.rstrip('.')}; --window all takes what"
+                " there is of one."
+            )
 
     def history(self) -> MemoryHistory:
         """Read it as events; raises TraceError where it holds nothing to work on."""

@@ -251,18 +251,66 @@ def test_the_files_of_another_capture_are_overwritten_only_by_force(
     assert [file.name for file in folder.iterdir()] == ["rank-7.run.jsonl"]
 
 
+@pytest.mark.parametrize("ended", [1, 2])
 def test_a_recorded_run_stays_where_another_records_nothing(
-    tmp_path: Path, train: str, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, train: str, ended: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """With two iterations to skip, the trace begins after the second, and has none."""
     folder = tmp_path / "run"
     words = ["capture", "--output", str(folder), "--force", "--"]
     assert main([*words, train, "none", "0"]) == 0
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert "rank-0.et.json" in before
     capfd.readouterr()
-    assert main([*words, train, "raise", "1"]) == 1
+    assert main([*words, train, "raise", str(ended)]) == 1
     assert f"The captured run that was in {folder} is still there.\n" in capfd.readouterr().err
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_a_recorded_run_comes_back_where_a_capture_was_killed_before_it_recorded(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    aside = tmp_path / ".replaced"
+    aside.mkdir()
+    recorded = '{"iteration": 2, "recorded": true}\n'
+    (aside / "rank-0.et.json").write_text("{}")
+    (aside / "rank-0.run.jsonl").write_text(recorded)
+    (tmp_path / "rank-0.et.json").write_text("")
+    (tmp_path / "rank-0.run.jsonl").write_text('{"iteration": 0, "recorded": false}\n')
+    assert main(["capture", "--output", str(tmp_path), "--", "script.py"]) == 2
+    assert "holds a captured run already" in capfd.readouterr().err
+    assert (tmp_path / "rank-0.et.json").read_text() == "{}"
+    assert (tmp_path / "rank-0.run.jsonl").read_text() == recorded
+    assert not aside.exists()
+
+
+@pytest.mark.parametrize("command", ["plan", "fit", "compare"])
+def test_a_part_of_an_iteration_is_not_taken_for_one(
+    tmp_path: Path, train: str, command: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    main(["capture", "--output", str(folder), "--", train, "raise", "2"])
+    capfd.readouterr()
+    assert main([command, "--trace", str(folder)]) == 1
+    assert (
+        "rank-0.et.json holds no whole iteration: 2 iterations ended before the script failed"
+        in (capfd.readouterr().err)
+    )
+    assert main([command, "--trace", str(folder), "--window", "all"]) == 0
+
+
+def test_a_trace_that_did_not_come_to_its_file_is_told(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    folder = tmp_path / "run"
+    words = ["capture", "--output", str(folder), "--", str(script), "none", "0"]
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash", sys.executable, "-m", "et_replay", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
+    )
+    assert f"warning: {folder}/rank-0.et.json is not whole: the disk may be full." in done.stderr
 
 
 def test_how_a_script_ended_is_told_by_info(
