@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from et_replay.commands import options
-from et_replay.commands.inputs import Input, add_inputs, allocators_of, inputs_of, work_on
+from et_replay.commands.inputs import (
+    Input,
+    add_inputs,
+    allocators_of,
+    inputs_of,
+    plan_path,
+    work_on,
+)
 from et_replay.commands.needs_torch import needs_torch
 from et_replay.commands.output import (
     check_destination,
@@ -24,7 +31,6 @@ from et_replay.planning import Plan, read_plan
 from et_replay.program import Mode
 from et_replay.report.compare import InputReport, compare_objects, compare_text
 from et_replay.report.document import document
-from et_replay.run.settings import plan_file
 from et_replay.serving import capacity_for
 from et_replay.simulation import ALLOCATORS, PLANNED, allocator_name
 
@@ -84,8 +90,8 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
         "--plan",
         type=options.path,
         metavar="FILE",
-        help="the plan that stalloc serves, from et_replay plan; of a captured run's ranks the "
-        "folder with rank-R.plan.json for each (default: one made for the input)",
+        help="the plan that stalloc serves, from et_replay plan; of a job's ranks the "
+        "folder with the plan of each (default: one made for the input)",
     )
 
 
@@ -199,17 +205,12 @@ def _check_destinations(arguments: argparse.Namespace, inputs: Sequence[Input]) 
 
 
 def _plans(path: str | None, inputs: Sequence[Input]) -> list[Plan | None]:
-    """Read the plan of each input: the one there is, or in a folder that of its rank."""
+    """Read the plan of each input: the one there is, or in a folder that of its name."""
     if path is None:
         return [None] * len(inputs)
-    if not options.is_folder(Path(path)):
-        if len(inputs) > 1:
-            raise UsageError("--plan FILE needs one --trace; of several ranks, give the folder.")
-        return [_read_plan(path)]
-    if not all(source.run for source in inputs):
-        raise UsageError(f"--plan {path} is a folder, which is for the ranks of a captured run.")
-    ranks = [source.run.header.rank for source in inputs if source.run]
-    return [_read_plan(str(plan_file(path, rank))) for rank in ranks]
+    if len(inputs) > 1 and not options.is_folder(Path(path)):
+        raise UsageError("--plan FILE needs one --trace; of several ranks, give the folder.")
+    return [_read_plan(plan_path(path, source.path)) for source in inputs]
 
 
 def _read_plan(path: str) -> Plan:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
+from et_replay.captured_files import PLAN
 from et_replay.commands import options
-from et_replay.commands.output import progress_bar
-from et_replay.errors import TraceError, UsageError
+from et_replay.commands.output import STDOUT, progress_bar
+from et_replay.errors import PlanError, TraceError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import BufferTable, buffer_history, open_plannable
@@ -22,6 +24,11 @@ from et_replay.simulation import Simulator
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
+
+_SUFFIXES = {
+    *(".json", ".csv", ".pickle", ".pkl", ".txt", ".log", ".gz", ".xz", ".zst"),
+    *(".et", ".snapshot"),  # of a rank's files in a captured run, which share one plan
+}
 
 
 @dataclass(frozen=True)
@@ -156,6 +163,38 @@ def inputs_of(arguments: argparse.Namespace, default_mode: Mode) -> list[Input]:
         )
         for path, run, rank in options.expand(arguments.trace)
     ]
+
+
+def plan_name(path: str) -> str:
+    """Name the plan of an input in a folder of plans: rank-0.plan.json for a rank-0.json.gz."""
+    name = Path("stdin" if path == STDOUT else path)
+    while name.suffix.lower() in _SUFFIXES:
+        name = name.with_suffix("")
+    return f"{name.name}.{PLAN}"
+
+
+def plan_path(plan: str, path: str) -> str:
+    """Return the plan of an input: the file itself, or in a folder of plans its own.
+
+    Raises PlanError where the folder has none of it.
+    """
+    if not options.is_folder(Path(plan)):
+        return plan
+    file = Path(plan) / plan_name(path)
+    if not file.is_file():
+        raise PlanError(
+            f"The folder {plan} holds no {file.name}, which et_replay plan writes for {path}; it"
+            f" holds {options.file_names(plans_in(plan))}."
+        )
+    return str(file)
+
+
+def plans_in(folder: str) -> list[str]:
+    """List the plan files in a folder; raises UsageError where it holds none."""
+    files = sorted(map(str, Path(folder).glob(f"*.{PLAN}")))
+    if not files:
+        raise UsageError(f"The folder {folder} holds no plan, such as et_replay plan writes.")
+    return files
 
 
 def add_allocators(parser: argparse.ArgumentParser, default: str) -> None:

@@ -12,11 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
-from et_replay.captured_files import PLAN, captured_file
 from et_replay.commands import options
-from et_replay.commands.inputs import Input, Recording, add_inputs, inputs_of, work_on
+from et_replay.commands.inputs import (
+    Input,
+    Recording,
+    add_inputs,
+    inputs_of,
+    plan_name,
+    plans_in,
+    work_on,
+)
 from et_replay.commands.output import (
-    STDOUT,
     check_destination,
     check_distinct,
     warn,
@@ -43,7 +49,6 @@ from et_replay.report.plan import PlanReport, plan_objects, plan_text
 from et_replay.units import counted
 
 _AUTO = (-1, -1)
-_SUFFIXES = {".json", ".csv", ".pickle", ".pkl", ".txt", ".log", ".gz", ".xz", ".zst"}
 _BUFFER = re.compile(r"([Bb]uffer) (\d+)")
 
 
@@ -135,6 +140,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace, inputs: Sequence[Input]) -> PlanReport:
+    if options.is_folder(Path(arguments.check)):
+        raise UsageError(
+            f"--check {arguments.check} is a folder, expected one plan file: give one of"
+            f" {options.file_names(plans_in(arguments.check))}, and with --trace the file that it"
+            " was made for."
+        )
     if arguments.output is not None or len(inputs) > 1:
         raise UsageError("--check takes one --trace at most, and no --output.")
     check_destination(arguments.json, arguments.force, arguments.check)
@@ -186,21 +197,11 @@ def _destinations(output: str | None, inputs: Sequence[Input]) -> list[str | Non
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--output {output} cannot be made a folder: {error.strerror}.") from error
-    names = [_name(source) for source in inputs]
+    names = [plan_name(source.path) for source in inputs]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"Several inputs would be written to {folder / name}.")
     return [str(folder / name) for name in names]
-
-
-def _name(source: Input) -> str:
-    """Name the plan of an input: by its path, or of a captured run by the rank of its process."""
-    if source.run is not None:
-        return captured_file(Path(), source.run.header.rank, PLAN).name
-    name = Path("stdin" if source.path == STDOUT else source.path)
-    while name.suffix.lower() in _SUFFIXES:
-        name = name.with_suffix("")
-    return f"{name.name}.{PLAN}"
 
 
 def _plan(task: _Task) -> tuple[Plan, bytes, tuple[str, ...]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from et_replay.commands import options
+from et_replay.commands.inputs import plan_path
 from et_replay.commands.needs_torch import needs_torch
 from et_replay.commands.output import (
     check_destination,
@@ -66,6 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
         return replay_ranks(arguments, _program_of, _options_for_all, _reasons)
     arguments.trace = options.expand_to_one(arguments.trace)
     _check_files(arguments)
+    if arguments.plan is not None:
+        arguments.plan = plan_path(arguments.plan, arguments.trace)
     recording = open_recording(arguments.trace, strict=arguments.strict)
     if arguments.memory_fraction is not None and not isinstance(recording, MemoryHistory):
         raise UsageError(
@@ -129,6 +132,7 @@ def _replay_trace(trace: ExecutionTrace, arguments: argparse.Namespace) -> int:
     options = _options_of(arguments, configuration)
     choose_target(arguments.device, "").refuse_simulated(_only_simulated(arguments))
     program = _program_of(trace, arguments)
+    check_operations(program)
     if arguments.dump is not None:
         return _dump(program, options, arguments)
     result, missing = _replay(program, options, arguments)
@@ -246,7 +250,6 @@ def _program_of(trace: ExecutionTrace, arguments: argparse.Namespace) -> Program
     warn(trace.notes, arguments.quiet)
     program = build_program(trace, select_window(trace, _window(arguments)))
     warn(program.notes, arguments.quiet)
-    check_operations(program)
     return program
 
 

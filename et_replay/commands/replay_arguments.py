@@ -141,13 +141,14 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
         type=options.ending(".json", ".json.gz"),
         metavar="FILE.json",
         help="write a Kineto trace of one further iteration, with a mark for each operation, for "
-        "chrome://tracing or Perfetto",
+        "chrome://tracing or Perfetto; of several ranks, a name with {rank}",
     )
     parser.add_argument(
         "--execution-trace",
         type=options.ending(".json", ".json.gz"),
         metavar="FILE.json",
-        help="write an execution trace of one further iteration, which can be replayed in its turn",
+        help="write an execution trace of one further iteration, which can be replayed in its "
+        "turn; of several ranks, a name with {rank}",
     )
     parser.add_argument(
         "--dump",
@@ -178,7 +179,8 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan",
         metavar="FILE",
-        help="the plan that stalloc serves, from et_replay plan (default: one made for the trace)",
+        help="the plan that stalloc serves, from et_replay plan; of several ranks the folder of "
+        "their plans, or a name with {rank} (default: one made for the trace)",
     )
     parser.add_argument(
         "--device-memory-threshold",

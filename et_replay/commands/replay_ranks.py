@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from et_replay.commands import options
+from et_replay.commands.equal_options import check_equal
+from et_replay.commands.inputs import plan_path
 from et_replay.commands.needs_torch import needs_torch
 from et_replay.commands.notes_of_ranks import warn_together
 from et_replay.commands.output import check_destination, progress_bar, write_result
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 _PER_RANK = ("profile", "execution_trace", "plan")
 """Where the options are kept that name a file of each rank."""
+_OR_A_FOLDER = ", or the folder of plans that et_replay plan --output writes"
 _OF_ONE = ("dump", "page", "update_config")
 """Where those are that name a file about one process's replay."""
 _TOGETHER = 0.5
@@ -131,8 +134,11 @@ def _replay(
     place = session.place
     files, job_size = files_of_ranks(arguments.trace)
     mode = arguments.replay_mode or (FULL if len(files) > 1 or place.size > 1 else COMP)
+    check_equal(session, arguments, mode)
     arguments = _of_rank(arguments, place)
     work = prepare(session, files, job_size, mode, arguments, program_of)
+    if arguments.plan is not None:
+        arguments.plan = plan_path(arguments.plan, work.program.trace.source)
     result = _run(session, work, options_of(arguments, work.program), arguments)
     mine = Ended(work.casting.rank, _portable(result))
     has_failed = result.out_of_memory is not None
@@ -169,12 +175,12 @@ def _of_rank(arguments: argparse.Namespace, place: Place) -> argparse.Namespace:
             )
     for name in _PER_RANK:
         value = getattr(arguments, name)
-        if value is None:
-            continue
+        if value is None or (name == "plan" and options.is_folder(Path(value))):
+            continue  # of a folder of plans this rank takes its own, see `plan_path`
         if place.size > 1 and RANK not in value:
             raise UsageError(
                 f"{options.flag(name)} {value} is one file, and there are {place.size} ranks,"
-                f" expected a name with {RANK} in it."
+                f" expected a name with {RANK} in it{_OR_A_FOLDER if name == 'plan' else ''}."
             )
         own = value.replace(RANK, str(place.rank))
         if name != "plan":

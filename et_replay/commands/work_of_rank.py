@@ -14,6 +14,7 @@ from et_replay.commands.session import OfAllRanksError, Session
 from et_replay.errors import ReplayError
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import open_trace
+from et_replay.program.build import check_operations
 from et_replay.program.part import part_of
 from et_replay.program.program import Program
 from et_replay.ranks.collective import Collective, read_collectives
@@ -84,6 +85,8 @@ def prepare(
         inferred = _check(session, files, arguments).get(rank, {})
     program = program_of(trace, argparse.Namespace(**{**vars(arguments), "quiet": True}))
     warn_together(session, arguments, rank, program.notes, program.window.name)
+    if _all_idle(session, program):
+        check_operations(program)
     if mode == COMP:
         return Work(program, casting, mode, None)
     collectives = placed(groups, read_collectives(program.trace, groups), inferred)
@@ -115,6 +118,11 @@ def _check(
     return inferred
 
 
+def _all_idle(session: Session, program: Program) -> bool:
+    """Tell whether no process has an operation; one without takes part with nothing."""
+    return not any(session.world.gather_to_all(bool(program.operations)))
+
+
 def _connected(
     session: Session,
     program: Program,
@@ -133,7 +141,7 @@ def _connected(
     if mode == COMM:
         known = {each.node_id for each in mine}
         program = part_of(program, lambda call: call.node.is_collective and call.node.id in known)
-        if not program.operations:
+        if _all_idle(session, program):
             raise ReplayError(
                 f"{program.trace.source} has no collective in window {window.name}, so there is"
                 " nothing to replay in mode comm."

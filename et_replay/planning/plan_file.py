@@ -150,7 +150,9 @@ def check_plan(plan: Plan, lives: Lifetimes, source: str, mode: str = "", window
         differing |= getattr(planned, name)[:shared] != getattr(lives, name)[:shared]
     first = int(np.argmax(differing)) if differing.any() else shared
     flag = f" --tensor-allocation-mode {mode}" if mode else ""
-    how = _how(mode, window) or (" as it is read here" if source == plan.source else "")
+    how = _how(mode, window)
+    if source == plan.source and how in ("", _how(plan.mode, plan.window)):
+        how = " as it is read here"
     raise PlanError(
         f"The plan was made from {plan.source}{_how(plan.mode, plan.window)}, not from"
         f" {source}{how}; the first difference is storage {first}:"

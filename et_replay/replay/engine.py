@@ -216,7 +216,7 @@ class _Replay:
         if self._target.device.type == "cpu":
             _check_host_memory(events, capacity)
         if self._options.planned:
-            self._plan = _plan_for(events, self._options.plan, self._program)
+            self._plan = _plan_for(events, self._options, self._program)
         return SimulatedMemory(
             self._program,
             events,
@@ -277,7 +277,7 @@ class _Replay:
         given = self._options.plan
         if given is not None:
             events = allocation_events(self._program, self._options.mode, self._steps)
-            check_plan(given, lifetimes(events), self._program.trace.source)
+            _check_plan(given, events, self._options, self._program)
         planned = self._served if self._options.planned else None
         try:
             if planned is not None and default_library_workspace(self._program):
@@ -309,7 +309,7 @@ class _Replay:
         All ranks run as many, or they would wait for each other.
         """
         communicator = self._communicator
-        if communicator is None or not communicator.is_needed:
+        if communicator is None or not communicator.is_timed:
             return result
         times = [
             communicator.timed(lambda: self._iteration.timed(first=False))
@@ -350,12 +350,19 @@ class _Replay:
         ]
 
 
-def _plan_for(events: AllocationEvents, plan: Plan | None, program: Program) -> Plan:
+def _plan_for(events: AllocationEvents, options: ReplayOptions, program: Program) -> Plan:
     """Return the plan to serve: the one given, if it was made for these events, or a new one."""
-    if plan is None:
+    if options.plan is None:
         return replace(plan_events(events), source=program.trace.source)
-    check_plan(plan, lifetimes(events), program.trace.source)
-    return plan
+    _check_plan(options.plan, events, options, program)
+    return options.plan
+
+
+def _check_plan(
+    plan: Plan, events: AllocationEvents, options: ReplayOptions, program: Program
+) -> None:
+    source, window = program.trace.source, program.window.name
+    check_plan(plan, lifetimes(events), source, options.mode.value, window)
 
 
 def _served_memory(options: ReplayOptions, target: Target) -> ServedMemory | None:

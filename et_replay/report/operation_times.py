@@ -13,8 +13,13 @@ _SHOWN = 8
 """Rows; classes beyond are added up in the last one."""
 
 
-def operation_times_text(classes: Sequence[ClassTime], on_cuda: bool, verbose: bool) -> str:
-    """Write what each class of operations takes of an iteration, with `verbose` each operator."""
+def operation_times_text(
+    classes: Sequence[ClassTime], on_cuda: bool, verbose: bool, rank: int | None = None
+) -> str:
+    """Write what each class of operations takes of an iteration, with `verbose` each operator.
+
+    The title names the `rank` of a job whose operations these are.
+    """
     total = sum(each.median for each in classes)
     if verbose:
         rows = [row for each in classes for row in _class_rows(each, total)]
@@ -33,7 +38,9 @@ def operation_times_text(classes: Sequence[ClassTime], on_cuda: bool, verbose: b
             " operation is part of that operation's time."
         )
     iterations = counted(len(classes[0].times), "further iteration")
-    return section(f"Time by class of operation, median of {iterations}", f"{body}\n{note}")
+    of_rank = "" if rank is None else f" in rank {rank}"
+    title = f"Time by class of operation{of_rank}, median of {iterations}"
+    return section(title, f"{body}\n{note}")
 
 
 def operation_times_object(classes: Sequence[ClassTime]) -> list[JsonObject]:

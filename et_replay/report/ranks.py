@@ -11,6 +11,7 @@ from et_replay.ranks.groups import group_text
 from et_replay.replay.result import MemoryPeaks, Outcome, Reason, ReplayResult
 from et_replay.report.collective_times import CollectiveRow, collective_rows
 from et_replay.report.document import JsonObject
+from et_replay.report.operation_times import operation_times_text
 from et_replay.report.replay import replay_object, replay_text
 from et_replay.report.table import fields, section, table
 from et_replay.units import format_bytes, format_duration, format_rate, format_share
@@ -49,6 +50,8 @@ def ranks_text(
 ) -> str:
     """Summarise what the ranks of the job in `trace` replayed; with `verbose` nothing is cut.
 
+    The times of operations, where they were taken, are those of the slowest rank.
+
     `size` counts all of them, where some have no result. Of those that ran out of memory the first
     with known `reasons` is reported on by itself.
     """
@@ -61,7 +64,11 @@ def ranks_text(
     parts.append(section(title, table(_RANKS, ranks, right=_RANKS)))
     if rows:
         parts.append(section(*_collectives(rows, verbose)))
-    if unexecuted := _unexecuted(results):
+    slowest = shown[0]
+    if times := results[slowest].operation_times:
+        on_cuda = not results[slowest].simulated
+        parts.append(operation_times_text(times, on_cuda, verbose, slowest))
+    if unexecuted := _unexecuted(results, verbose):
         parts.append(section("Operations not executed as recorded", unexecuted))
     known = reasons or {}
     if failed := [rank for rank in sorted(results) if results[rank].out_of_memory]:
@@ -229,13 +236,16 @@ def _collective_object(row: CollectiveRow) -> JsonObject:
     }
 
 
-def _unexecuted(results: Results) -> str:
-    """List what some rank did not execute as recorded, with how many ranks and operations."""
+def _unexecuted(results: Results, verbose: bool) -> str:
+    """List what some rank did not execute as recorded, with how many ranks and operations.
+
+    Only with `verbose` that is also what the configuration leaves out.
+    """
     counts: Counter[tuple[str, Outcome, str]] = Counter()
     ranks: dict[tuple[str, Outcome, str], set[int]] = {}
     for rank, result in results.items():
         for reason in result.coverage.reasons:
-            if not reason.configured:
+            if verbose or not reason.configured:
                 key = _key(reason)
                 counts[key] += reason.count
                 ranks.setdefault(key, set()).add(rank)

@@ -154,7 +154,7 @@ def test_an_arena_that_does_not_fit_is_named(
     [
         (["--allocator", "native", "--plan", "x.json"], "--plan needs --allocator stalloc"),
         (["--trace", CONVNET, "--plan", "x.json"], "--plan FILE needs one --trace"),
-        (["--plan", "."], "is a folder, which is for the ranks of a captured run"),
+        (["--plan", "."], "The folder . holds no plan"),
         (["--allocator", "jemalloc"], "jemalloc"),
         (["--allocator", "native:max_splt_size_mb:3"], "max_splt_size_mb"),
         (["--torch-version", "1.13"], "1.13"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from captured_folders import write_run
 from snapshot_builder import block, entry, freed, pickled, segment, snapshot
+from trace_builder import T, operator, write_trace
 
 from et_replay.commands import main
 
@@ -160,3 +161,89 @@ def test_files_that_are_no_job_keep_their_order_and_a_table_each(
     words = [word for file in files for word in ("--trace", file)]
     rows = objects(capsys, "compare", *words, "--allocator", "native")
     assert [(row["rank"], row["input"]) for row in rows] == [(None, file) for file in files]
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    """Return a job of two plain rank files: rank 0 holds 2 KiB at once, and rank 1 holds 6 KiB."""
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    for rank, count in ((0, 256), (1, 768)):
+        x, y = T(5, 5, 0, count, 4), T(6, 6, 0, count, 4)
+        schema = "aten::relu(Tensor self) -> Tensor"
+        relu = operator(10, "aten::relu", 2, [x], [y], schema=schema)
+        write_trace(folder / f"rank-{rank}.json", relu)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("names", "written"),
+    [
+        (("rank-0.json", "rank-1.json"), ["rank-0.plan.json", "rank-1.plan.json"]),
+        (("et_0.json", "et_1.json"), ["et_0.plan.json", "et_1.plan.json"]),
+        (("job.0.et", "job.1.et"), ["job.0.plan.json", "job.1.plan.json"]),
+    ],
+)
+def test_a_folder_of_plans_serves_the_plain_files_that_it_was_made_from(
+    plain: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    names: tuple[str, str],
+    written: list[str],
+) -> None:
+    for rank, name in enumerate(names):
+        (plain / f"rank-{rank}.json").rename(plain / name)
+    plans = tmp_path / "plans"
+    objects(capsys, "plan", "--trace", str(plain), "--output", str(plans))
+    assert sorted(file.name for file in plans.iterdir()) == written
+
+    words = ("compare", "--trace", str(plain), "--plan", str(plans), "--allocator", "stalloc")
+    rows = objects(capsys, *words)
+    found = {Path(row["input"]).name: row["plan"]["arena_bytes"] for row in rows}
+    assert found == {names[0]: 2048, names[1]: 6144}
+
+
+def test_one_plain_file_takes_its_own_plan_of_a_folder(
+    plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plans, file = tmp_path / "plans", plain / "rank-1.json"
+    objects(capsys, "plan", "--trace", str(plain), "--output", str(plans))
+    words = ("--trace", str(file), "--plan", str(plans))
+
+    (row,) = objects(capsys, "compare", *words, "--allocator", "stalloc")
+    assert row["plan"]["arena_bytes"] == 6144
+    replay = ("replay", *words, "--tensor-allocation-mode", "stalloc", "--device", "meta")
+    (result,) = objects(capsys, *replay)
+    assert result["plan"]["arena_bytes"] == 6144
+
+
+def test_a_plan_that_a_folder_lacks_is_named(
+    plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plans = tmp_path / "plans"
+    objects(capsys, "plan", "--trace", str(plain), "--output", str(plans))
+    (plans / "rank-1.plan.json").unlink()
+    words = ["compare", "--trace", str(plain), "--plan", str(plans), "--allocator", "stalloc"]
+
+    assert main([*words, "--quiet"]) == 1
+    assert capsys.readouterr().err == (
+        f"et_replay: error: The folder {plans} holds no rank-1.plan.json, which et_replay plan"
+        f" writes for {plain / 'rank-1.json'}; it holds rank-0.plan.json.\n"
+    )
+    (plans / "rank-0.plan.json").unlink()
+    assert main([*words, "--quiet"]) == 2
+    assert f"The folder {plans} holds no plan, such as" in capsys.readouterr().err
+
+
+def test_of_a_folder_of_plans_one_is_checked_at_a_time(
+    plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plans = tmp_path / "plans"
+    objects(capsys, "plan", "--trace", str(plain), "--output", str(plans))
+
+    for words in ([], ["--trace", str(plain)]):
+        assert main(["plan", "--check", str(plans), *words, "--quiet"]) == 2
+        assert capsys.readouterr().err == (
+            f"et_replay: error: --check {plans} is a folder, expected one plan file: give one of"
+            " rank-0.plan.json, rank-1.plan.json, and with --trace the file that it was made for.\n"
+        )

@@ -69,7 +69,8 @@ def test_the_plan_of_another_program_is_refused(program: Program) -> None:
     )
     with pytest.raises(
         PlanError,
-        match=r" with --tensor-allocation-mode pre, .* as it is read here; .* is storage 0",
+        match=r" with --tensor-allocation-mode pre, not from .* with --tensor-allocation-mode"
+        r" stalloc and --window all; .* is storage 0.*plan --tensor-allocation-mode stalloc",
     ):
         run(program, STALLOC, "meta", plan=plan)
 

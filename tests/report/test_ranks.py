@@ -8,10 +8,13 @@ import textwrap
 from typing import Any
 
 from et_replay.errors import OutOfMemoryError
+from et_replay.program.operation_classes import OperationClass
 from et_replay.replay.result import (
+    ClassTime,
     CollectiveTimes,
     Coverage,
     MemoryPeaks,
+    OperatorTime,
     Outcome,
     Reason,
     ReplayResult,
@@ -188,3 +191,36 @@ def test_the_json_form_has_the_collectives_and_the_ranks() -> None:
     }
     ranks = [(rank["rank"], rank["waiting_ns"], rank["trace"]) for rank in found["ranks"]]
     assert ranks == [(0, 3 * MS, "job/rank-0.et.json"), (1, 0, "job/rank-1.et.json")]
+
+
+def with_times(rank: int, *times: int) -> ReplayResult:
+    """Return the result of a rank whose products take `times`."""
+    products = OperatorTime("aten::mm", 3, times)
+    return dataclasses.replace(
+        RESULTS[rank], operation_times=(ClassTime(OperationClass.MATRIX_PRODUCT, (products,)),)
+    )
+
+
+def test_the_times_of_operations_are_those_of_the_slowest_rank() -> None:
+    """Rank 1 takes 25 ms, rank 0 takes 24 ms."""
+    both = {0: with_times(0, 9 * MS), 1: with_times(1, 5 * MS, 7 * MS, 6 * MS)}
+    _, title, found = ranks_text("job", both).partition("\nTime by class of operation in rank ")
+    assert title
+    assert found.startswith(
+        text("""
+        1, median of 3 further iterations
+             time    share  operations  class
+          6.00 ms  100.0 %           3  matrix product
+        """)
+    )
+    assert "aten::mm" not in found
+    row = "6.00 ms  100.0 %           3                  aten::mm"
+    assert row in ranks_text("job", both, verbose=True)
+
+
+def test_what_the_configuration_leaves_out_is_told_on_request() -> None:
+    left_out = Reason("fbgemm::lookup", 4, Outcome.SKIPPED, "as configured", configured=True)
+    coverage = Coverage(executed=96, substituted=0, skipped=4, reasons=(left_out,))
+    both = {0: dataclasses.replace(RESULTS[0], coverage=coverage), 1: RESULTS[1]}
+    assert "fbgemm::lookup" not in ranks_text("job", both)
+    assert "fbgemm::lookup" in ranks_text("job", both, verbose=True)

@@ -69,14 +69,14 @@ class Communicator:
         )
         self._waited = self._plan.waited()
         self._batches = self._choice.batches(self._plan.collectives)
-        self._is_needed = False
+        self._timed = bool(self._plan.collectives)
         self._iterations: list[dict[int, Interval]] = []
         self._clock: HostClock | EventClock = HostClock()
 
     @property
-    def is_needed(self) -> bool:
-        """Whether any process makes a collective; known from `connect` on, and the same in all."""
-        return self._is_needed
+    def is_timed(self) -> bool:
+        """Whether a process makes collectives, so that all begin iterations together for times."""
+        return self._timed
 
     def connect(self) -> None:
         """Create the process groups, together with all other processes.
@@ -88,7 +88,6 @@ class Communicator:
         problems = self._world.gather_to_all(self._choice.problem_of(self._known.values()))
         if problem := next(filter(None, problems), ""):
             raise UsageError(problem)
-        self._is_needed = any(self._world.gather_to_all(bool(self._plan.collectives)))
         self._compare()
         used = {collective.group for collective in self._plan.collectives}
         self._world.create_groups(self._casting.key(self._groups[group]) for group in used)
@@ -98,7 +97,9 @@ class Communicator:
         for each in self._plan.collectives:
             if each.kind not in MESSAGES:
                 made[self._casting.key(self._groups[each.group])].append(each.kind)
-        of_all = self._world.gather_to_all(dict(made))
+        told = self._world.gather_to_all((self._timed, dict(made)))
+        self._timed = any(is_timed for is_timed, _ in told)
+        of_all = [theirs for _, theirs in told]
         for key in sorted({key for theirs in of_all for key in theirs}):
             other, *processes = key[0]
             known = of_all[other].get(key, [])
