@@ -96,7 +96,7 @@ def compare(
     """Serve `history` from `allocator`, over and over without a reset.
 
     A request that failed when it was recorded, and fails here too, is the row's failure.
-    `device_memory` is in bytes; without it the recorded capacity counts, else 80 GiB. Memory that
+    `device_memory` is in bytes; without it that of `capacity_for` counts. Memory that
     was reserved before the first event is taken as recorded by the plain native allocator; the
     others get the requests that live in it first. `stalloc` serves `plan`, or one that is made here
     and not counted in `duration`. `fraction` is how much of the device the allocator may hold, as

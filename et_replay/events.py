@@ -188,10 +188,11 @@ class MemoryHistory:
     PYTORCH_ALLOC_CONF's syntax, `torch_version` the oldest version that can have written the file
     ("" where it does not tell). `pools` are the ids of the private pools, which the events call by
     their `pool_number`. `device_memory` is what the allocator could get from the device, where the
-    file proves it. `notes` says in sentences what is missing or was repaired. `origins`
-    names the makers of storages, as far as the source tells, and `class_rule` says how it was told
-    what they are for ("" where it was not). `operations` names the operation of each step. `times`
-    is when each event happened, in Unix microseconds; empty where the source does not tell.
+    file proves it, and `gpu_memory` all that the GPU had, where a captured run tells. `notes` says
+    in sentences what is missing or was repaired. `origins` names the makers of storages, as far as
+    the source tells, and `class_rule` says how it was told what they are for ("" where it was not).
+    `operations` names the operation of each step. `times` is when each event happened, in Unix
+    microseconds; empty where the source does not tell.
     """
 
     source: str
@@ -204,6 +205,7 @@ class MemoryHistory:
     torch_version: str = ""
     pools: tuple[tuple[int, int], ...] = ()
     device_memory: int | None = None
+    gpu_memory: int | None = None
     notes: tuple[str, ...] = ()
     origins: Mapping[int, Origin] = field(default_factory=dict)
     class_rule: str = ""

@@ -14,10 +14,10 @@ DEFAULT_DEVICE_MEMORY = 80 * 2**30
 
 
 def capacity_for(history: MemoryHistory, device_memory: int | None) -> int:
-    """Return the bytes to simulate: those asked for, else those the history proves, else 80 GiB."""
+    """Return the bytes to simulate: those asked for, else proven, else of the GPU, else 80 GiB."""
     if device_memory is not None:
         return device_memory
-    return history.device_memory or DEFAULT_DEVICE_MEMORY
+    return history.device_memory or history.gpu_memory or DEFAULT_DEVICE_MEMORY
 
 
 def left_for_torch(device_memory: int, other_memory: int) -> int:

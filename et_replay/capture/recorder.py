@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
+import sys
+import textwrap
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -26,6 +29,8 @@ from et_replay.script.telling import tell
 _SCRIPTS_MARK = "mark ProfilerStep#"
 _TOLD_AFTER_WINDOW = 100
 """So many iterations after the window get a line each; of further ones only the number is told."""
+_LONGEST_COMMAND = 120
+"""Characters of a command in a warning; a process that another one forks may have pages of it."""
 
 
 @dataclass(frozen=True)
@@ -169,9 +174,11 @@ class Recorder:
         if not self._log.settle(device_facts()):
             self._stop_watching()
             self._memory.stop()
+            holder = self._log.holder()
             tell(
-                "warning: this process is not captured, as another one of its rank has been in"
-                f" {self._settings.output}."
+                f"warning: {_process(self._log.facts)} is not captured, as {_process(holder)} has"
+                f" been as rank {holder.get('rank')} in {self._settings.output}: capture its"
+                " command alone, with another folder."
             )
 
     def _outside(self) -> None:
@@ -250,6 +257,7 @@ def _facts(settings: Settings) -> dict[str, object]:
         "et_replay_run": 1,
         "et_replay": __version__,
         "words": list(settings.words),
+        "process": list(sys.orig_argv),
         "pid": os.getpid(),
         "torch": torch.__version__,
         "python": platform.python_version(),
@@ -261,6 +269,13 @@ def _facts(settings: Settings) -> dict[str, object]:
         "mark": settings.mark,
         "time_us": _now(),
     }
+
+
+def _process(facts: Mapping[str, object]) -> str:
+    """Name the process that tells `facts`, by its number and its own command."""
+    words = facts.get("process")
+    command = shlex.join(words) if isinstance(words, list) else "unknown"
+    return f"process {facts.get('pid')} ({textwrap.shorten(command, _LONGEST_COMMAND)})"
 
 
 def _now() -> int:

@@ -80,6 +80,10 @@ class RunLog:
             self._entries = None
         return True
 
+    def holder(self) -> Entry:
+        """Return the first line of whichever process has the files of this one's rank."""
+        return next(iter(_read(captured_file(self._folder, self._rank.rank, RUN))), {})
+
     def close(self) -> None:
         """Write no more."""
         if self._file >= 0:
@@ -127,15 +131,21 @@ def _trains(entries: Iterable[Entry]) -> bool:
 
 def _claim(path: Path) -> _Claim:
     """Say how good a reason the process that wrote `path` has to; a missing file has the least."""
+    entries = _read(path)
+    trains = _trains(entries)
+    if not entries or ("end" in entries[-1] and not trains):
+        return False, -1
+    return trains, _KNOWN_BY.index(str(entries[0]["rank_known_by"]))
+
+
+def _read(path: Path) -> list[Entry]:
+    """Read the lines of a process; none where it has no file."""
     entries = []
     with suppress(OSError):
         for line in path.read_bytes().splitlines():
             with suppress(ValueError):  # the last line of a process that was killed
                 entries.append(json.loads(line))
-    trains = _trains(entries)
-    if not entries or ("end" in entries[-1] and not trains):
-        return False, -1
-    return trains, _KNOWN_BY.index(entries[0]["rank_known_by"])
+    return entries
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         _tell_status(folder, ended)
         runs = captured_runs(folder)
         wrote = [_wrote(folder, run) for run in runs]
-        warnings = _warnings(runs, ended)
+        warnings = _warnings(folder, runs, ended)
         if end_replacing(folder):
             wrote = [f"The captured run that was in {folder} is still there."]
     if not arguments.quiet:
@@ -90,8 +90,13 @@ def _wrote(folder: Path, run: CapturedRun) -> str:
     return f"Wrote {', '.join(map(str, captured_files(folder, run.header.rank)))}"
 
 
-def _warnings(runs: Sequence[CapturedRun], ended: Ended) -> list[str]:
+def _warnings(folder: Path, runs: Sequence[CapturedRun], ended: Ended) -> list[str]:
     """Say what was not captured, and why."""
+    if not folder.is_dir():
+        return [
+            f"nothing was captured: {folder} was removed while the command ran; give --output a"
+            " folder that the script leaves alone."
+        ]
     if not runs:
         return [f"nothing was captured: {_why_nothing(ended)}."]
     lacks = [(Path(run.source).name, shortcoming(run)) for run in runs]

@@ -127,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
         _Task(
             source if plan is None else source.for_plan(plan),
             allocators,
-            arguments.torch_version,
+            source.version(arguments.torch_version),
             arguments.device_memory,
             arguments.iterations or 1,
             plan,

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     for source in inputs:
         check_destination(arguments.json, arguments.force, source.path)
     tasks = [
-        _Task(source, allocators, arguments.torch_version, arguments.other_memory)
+        _Task(source, allocators, source.version(arguments.torch_version), arguments.other_memory)
         for source in inputs
     ]
     reports = work_on(tasks, _report, arguments)

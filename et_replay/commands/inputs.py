@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from et_replay.captured_files import PLAN
 from et_replay.commands import options
+from et_replay.commands.facts_of_run import version_of, with_gpu
 from et_replay.commands.output import STDOUT, progress_bar
 from et_replay.errors import PlanError, TraceError, UsageError
 from et_replay.events import MemoryHistory
@@ -86,8 +87,18 @@ class Input:
         default = Mode(plan.mode) if plan.mode else self.default_mode
         return replace(self, default_mode=default, plan=plan)
 
+    def version(self, asked: str | None) -> str | None:
+        """Return whose allocator to imitate, None where neither user nor captured run says."""
+        return version_of(self.run, asked)
+
     def read(self) -> Recording:
         """Read it; raises TraceError where it holds nothing to work on."""
+        recording = self._read()
+        if isinstance(recording.content, BufferTable):
+            return recording
+        return replace(recording, content=with_gpu(recording.content, self.run))
+
+    def _read(self) -> Recording:
         found = open_plannable(self.path, device=self.device_index, strict=self.strict)
         if isinstance(found, BufferTable):
             return Recording(found)

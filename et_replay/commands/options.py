@@ -245,7 +245,7 @@ def expand(paths: Sequence[str], *, traces: bool = False) -> list[Named]:
     return files
 
 
-def expand_to_one(path: str) -> str:
+def expand_to_one(path: str) -> Named:
     """Return the file to read of a captured run, its execution trace if it has one, or `path`."""
     found = _of_runs(path, runs, traces=True) if (runs := runs_at(path)) else [Named(path)]
     if len(found) > 1:
@@ -259,7 +259,7 @@ def expand_to_one(path: str) -> str:
             f"{path} is a folder, expected one trace: give one file of"
             f" {file_names(names)}{_ALL_RANKS.format(len(names))}."
         )
-    return found[0].path
+    return found[0]
 
 
 def file_names(paths: Sequence[str]) -> str:
@@ -355,7 +355,8 @@ def add_torch_version(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--torch-version",
         metavar="X.Y",
-        help="whose allocator to imitate, 2.7 to 2.14 (default: what the file tells, else newest)",
+        help="whose allocator to imitate, 2.7 to 2.14 (default: what the file "
+        "or the captured run tells, else newest)",
     )
 
 
@@ -365,7 +366,8 @@ def add_device_memory(parser: argparse.ArgumentParser) -> None:
         "--device-memory",
         type=size,
         metavar="SIZE",
-        help="capacity of the device, such as 24GiB (default: what the file proves, else 80GiB)",
+        help="capacity of the device, such as 24GiB (default: what the file "
+        "proves, else that of a captured run's GPU, else 80GiB)",
     )
 
 

@@ -66,9 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--iteration",
         type=_iteration,
         metavar="auto|BEGIN:END",
-        help="plan for any number of iterations: of a history, its events BEGIN to END repeat, or "
-        "with auto the iterations that are found; of a CSV, its ticks (default: the iterations of "
-        "a captured run repeat; else all happens once, or again after all has been freed)",
+        help="plan for any number of iterations: the ticks BEGIN to END repeat, as the report "
+        "counts them (the first event of a history is at tick 1), or of a history with auto the "
+        "iterations that are found (default: the iterations of a captured run repeat; else all "
+        "happens once, or again after all has been freed)",
     )
     parser.add_argument(
         "--share-streams",
@@ -220,7 +221,18 @@ def _plan(task: _Task) -> tuple[Plan, bytes, tuple[str, ...]]:
         share_streams=task.share_streams,
     )
     notes = (*content.notes, *([] if begins else _no_iterations(task, content)))
-    return replace(plan, mode=recording.mode, window=recording.window), b"", notes
+    plan = replace(plan, mode=recording.mode, window=recording.window)
+    return replace(plan, notes=(*plan.notes, *_one_iteration(task))), b"", notes
+
+
+def _one_iteration(task: _Task) -> Iterator[str]:
+    """Say why the plan of an iteration that was given may be another than that of all."""
+    if task.iteration not in (None, _AUTO):
+        yield (
+            "Of the iterations only the given one is known: what is before it is planned as"
+            " happening once, and what follows counts as one more, so the plan may be another than"
+            " where --iteration auto or a captured run tells all of them."
+        )
 
 
 def _no_iterations(task: _Task, history: MemoryHistory) -> Iterator[str]:
@@ -262,9 +274,12 @@ def _iterations(task: _Task, recording: Recording, history: MemoryHistory) -> Se
     events = len(history.events)
     if task.iteration != _AUTO:
         begin, end = task.iteration
-        if end > events:
-            raise UsageError(f"--iteration {begin}:{end} is beyond the {events} events there are.")
-        return begin + 1, end + 1
+        if end > events + 1:
+            raise UsageError(
+                f"--iteration {begin}:{end} is beyond tick {events + 1}, where the {events} events"
+                " there are end."
+            )
+        return max(begin, 1), end
     found = find_iterations(lifetimes(history.events, history.segments))
     if found is None:
         raise PlanError(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from et_replay.commands import options
+from et_replay.commands.facts_of_run import run_of, version_of, with_gpu
 from et_replay.commands.inputs import plan_path
 from et_replay.commands.needs_torch import needs_torch
 from et_replay.commands.output import (
@@ -35,6 +36,7 @@ from et_replay.explain import Explanation, Option, explain, find_way_out
 from et_replay.explain.cases import cases_of
 from et_replay.explain.explanation import Moment
 from et_replay.formats import open_recording
+from et_replay.formats.captured_run import CapturedRun
 from et_replay.planning import read_plan
 from et_replay.program import (
     Mode,
@@ -65,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     if is_for_ranks(arguments):
         _check_files(arguments)
         return replay_ranks(arguments, _program_of, _options_for_all, _reasons)
-    arguments.trace = options.expand_to_one(arguments.trace)
+    arguments.trace, captured, _ = options.expand_to_one(arguments.trace)
     _check_files(arguments)
     if arguments.plan is not None:
         arguments.plan = plan_path(arguments.plan, arguments.trace)
@@ -75,8 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
             "--memory-fraction is for memory histories: a replay takes --device-memory alone."
         )
     if isinstance(recording, MemoryHistory):
-        return replay_history(recording, arguments)
-    return _replay_trace(recording, arguments)
+        return replay_history(with_gpu(recording, captured), arguments, version_of(captured))
+    return _replay_trace(recording, arguments, captured)
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
@@ -106,7 +108,8 @@ def _options_for_all(arguments: argparse.Namespace, program: Program) -> ReplayO
 
     configuration = _configuration_of(arguments)
     choose_target(arguments.device, "").refuse_simulated(_only_simulated(arguments))
-    return _with_workspace(program, _options_of(arguments, configuration))
+    captured = run_of(arguments.trace, program.trace.source)
+    return _with_workspace(program, _options_of(arguments, configuration, captured))
 
 
 def _configuration_of(arguments: argparse.Namespace) -> Configuration:
@@ -125,11 +128,13 @@ def _with_workspace(program: Program, options: ReplayOptions) -> ReplayOptions:
     return dataclasses.replace(options, library_workspace=default_library_workspace(program))
 
 
-def _replay_trace(trace: ExecutionTrace, arguments: argparse.Namespace) -> int:
+def _replay_trace(
+    trace: ExecutionTrace, arguments: argparse.Namespace, captured: CapturedRun | None
+) -> int:
     with needs_torch("A replay"):
         from et_replay.replay.target import choose_target
     configuration = _configuration_of(arguments)
-    options = _options_of(arguments, configuration)
+    options = _options_of(arguments, configuration, captured)
     choose_target(arguments.device, "").refuse_simulated(_only_simulated(arguments))
     program = _program_of(trace, arguments)
     check_operations(program)
@@ -142,13 +147,17 @@ def _replay_trace(trace: ExecutionTrace, arguments: argparse.Namespace) -> int:
     return _report(program, result, missing, arguments)
 
 
-def _options_of(arguments: argparse.Namespace, configuration: Configuration) -> ReplayOptions:
+def _options_of(
+    arguments: argparse.Namespace, configuration: Configuration, captured: CapturedRun | None
+) -> ReplayOptions:
     from et_replay.replay import ReplayOptions
 
     return ReplayOptions(
         mode=Mode(arguments.tensor_allocation_mode),
         device=arguments.device,
         device_memory=arguments.device_memory,
+        gpu_memory=None if captured is None else captured.header.device_memory_bytes,
+        imitated_version=version_of(captured) or NEWEST_VERSION,
         device_memory_threshold=arguments.device_memory_threshold,
         warmup=arguments.warmup,
         iterations=arguments.iterations,
@@ -277,12 +286,13 @@ def _reasons(
         result.allocator,
         capacity,
         moment=moment,
+        torch_version=result.imitated_version,
         plan=result.plan,
     )
     if result.out_of_memory is None:
         return explanation, []
     _name_operation(explanation, result.out_of_memory)
-    return explanation, find_way_out(cases_of(program), capacity)
+    return explanation, find_way_out(cases_of(program), capacity, result.imitated_version)
 
 
 def _reasons_measured(
@@ -316,5 +326,5 @@ def _write_page(program: Program, result: ReplayResult, arguments: argparse.Name
     assert result.events is not None, "--page is refused where the device is real"
     history = history_of_replay(program, result.events, result.library_workspace)
     capacity = result.device_memory - result.other_memory
-    maps = maps_of(history, [result.allocator], capacity, NEWEST_VERSION, result.plan)
+    maps = maps_of(history, [result.allocator], capacity, result.imitated_version, result.plan)
     write_page(maps, arguments.page, arguments.force)

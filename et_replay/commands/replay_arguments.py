@@ -194,7 +194,8 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
         "--device-memory",
         type=options.size,
         metavar="SIZE",
-        help="capacity of the device, such as 24GiB (default: 80GiB if simulated, else all of it)",
+        help="capacity of the device, such as 24GiB (default: all of it; if simulated, "
+        "that of a captured run's GPU, else 80GiB)",
     )
     options.add_other_memory(parser)
     parser.add_argument(

@@ -19,15 +19,20 @@ from et_replay.serving import as_recorded, capacity_for, left_for_torch
 from et_replay.simulation import PLANNED, allocator_name
 
 
-def replay_history(history: MemoryHistory, arguments: argparse.Namespace) -> int:
-    """Serve a recorded history again, and explain its failure, or the peak where that is asked."""
+def replay_history(
+    history: MemoryHistory, arguments: argparse.Namespace, version: str | None = None
+) -> int:
+    """Serve a recorded history again, and explain its failure, or the peak where that is asked.
+
+    `version` is whose allocator to imitate, by default what the history tells.
+    """
     _refuse_files(arguments)
     warn(history.notes, arguments.quiet)
     if not len(history.events) and not history.segments:
         raise TraceError(f"{history.source} holds no allocation, so there is nothing to replay.")
     allocator = arguments.allocator or as_recorded(history)
-    check = reproduce(history)
-    version = None if check is None else check.torch_version
+    check = reproduce(history, version)
+    version = version if check is None else check.torch_version
     device_memory = capacity_for(history, arguments.device_memory)
     capacity = left_for_torch(device_memory, arguments.other_memory)
     limit = int(capacity * (arguments.memory_fraction or 1))

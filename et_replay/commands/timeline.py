@@ -74,8 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
     check_destination(arguments.json, arguments.force, source.path)
     history = source.history()
     warn(history.notes, arguments.quiet)
-    check = reproduce(history, arguments.torch_version)
-    version = check.torch_version if check is not None else arguments.torch_version
+    asked = source.version(arguments.torch_version)
+    check = reproduce(history, asked)
+    version = check.torch_version if check is not None else asked
     capacity = capacity_for(history, arguments.device_memory)
     maps = maps_of(history, allocators, capacity, version or NEWEST_VERSION)
     content = _FORMS[form](maps[0]) if form else page(maps).encode()

@@ -144,7 +144,7 @@ def _made(template: Int64Array, twins: Sequence[dict[int, int]]) -> Int64Array:
 
     The recording may end within the last one, which is taken to have what would come after that.
     """
-    reached = max(twins[-1])
+    reached = max(twins[-1], default=NO_TWIN)
     missing = {row: sum(row not in twin for twin in twins) for row in template.tolist()}
     rows = [row for row, count in missing.items() if 2 * (count - (row > reached)) <= len(twins)]
     made = [[twin.get(row, NO_TWIN) for row in rows] for twin in twins]

@@ -137,7 +137,8 @@ class GroupComparison:
         kinds = [signature.kind for signature in self._first.signatures]
         compared = Counter(kinds[code] for code in self._first.codes[:end].tolist())
         for kind, calls in self.kinds.items():
-            if kind != SEND and calls.number > compared[kind]:
+            uncompared = kind != SEND and calls.number > compared[kind]
+            if uncompared or not self.is_complete:
                 self.kinds[kind] = calls._replace(matched=None)
         for code in self._first.codes[end : end + 1].tolist():
             self.refuse(kinds[code])

@@ -8,7 +8,7 @@ not tell the group of a call are all files read again, for the calls of all rank
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -62,9 +62,10 @@ class MatchedGroup:
     kinds: Mapping[str, CallsOfKind]
 
     @property
-    def matched(self) -> bool:
-        """Whether all calls fit."""
-        return all(calls.matched for calls in self.kinds.values())
+    def matched(self) -> bool | None:
+        """Whether all calls fit; None where that is not known of some, and none is known not to."""
+        verdicts = [calls.matched for calls in self.kinds.values()]
+        return None if None in verdicts and False not in verdicts else all(verdicts)
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ class _Matcher:
             self._open[key].lack(files.keys())
             self._close(key)
         misfits = [each.misfit for each in self._closed if each.misfit is not None]
-        misfits += self._unpaired()
+        misfits += self._unpaired(files.keys())
         for each in self._closed:
             if each.unbalanced is not None:
                 misfits.append(_unbalanced(each.key, each.unbalanced, calls_of))
@@ -236,9 +237,9 @@ class _Matcher:
             tuple(of_ranks(note, ranks) for note, ranks in self._notes.items()),
         )
 
-    def _unpaired(self) -> list[Misfit]:
+    def _unpaired(self, ranks: Collection[int]) -> list[Misfit]:
         """List what is sent or received in vain, now that all groups are closed."""
-        unpaired = self._transfers.finish()
+        unpaired = self._transfers.finish(ranks)
         keys = {found.key for found in unpaired}
         for each in self._closed:
             if each.key in keys:

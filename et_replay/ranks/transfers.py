@@ -6,7 +6,7 @@ among those of the same tag. A rank's list is kept only until that of its peer h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from et_replay.ranks.digest import GroupDigest, Key, Transfer
@@ -53,14 +53,13 @@ class Transfers:
             if pair in self._sent and pair in self._expected:
                 self._compare(pair, self._sent.pop(pair), self._expected.pop(pair))
 
-    def finish(self) -> list[Unpaired]:
-        """Compare what is left, and list all that does not fit."""
-        for pair, sent in self._sent.items():
-            self._compare(pair, sent, self._expected.pop(pair, []))
-        for pair, expected in self._expected.items():
-            self._compare(pair, [], expected)
+    def finish(self, ranks: Collection[int]) -> list[Unpaired]:
+        """Compare what is left between `ranks`, all that there are, and list what does not fit."""
+        for pair in [*self._sent, *(pair for pair in self._expected if pair not in self._sent)]:
+            if pair.sender in ranks and pair.receiver in ranks:
+                self._compare(pair, self._sent.get(pair, []), self._expected.get(pair, []))
         for (key, rank), receives in self._of_any.items():
-            for receive in receives[:1]:
+            for receive in receives[:1] if all(each in ranks for each in key[0]) else []:
                 text = f"receives {_text(receive)} from any rank, but none sends it"
                 self._unpaired.append(Unpaired(rank, receive.node_id, key, text))
         return self._unpaired

@@ -45,7 +45,6 @@ from et_replay.replay.served_memory import FallbackFinder, ServedMemory
 from et_replay.replay.target import Target, choose_target
 from et_replay.replay.tensor_store import TensorStore
 from et_replay.replay.workspaces import default_library_workspace
-from et_replay.serving import DEFAULT_DEVICE_MEMORY
 from et_replay.simulation import TORCH, PlanFigures, allocator_name
 from et_replay.units import format_bytes
 
@@ -191,6 +190,7 @@ class _Replay:
             elsewhere=self._elsewhere,
             requests=self._requests,
             torch_version=torch.__version__,
+            imitated_version=self._options.imitated_version,
             allocator=self._allocator(),
             events=self._events(),
             at_failure=self._at_failure(failure) if failure else None,
@@ -222,10 +222,11 @@ class _Replay:
             events,
             self._steps,
             self._options.allocator_that_serves,
-            DEFAULT_DEVICE_MEMORY if capacity is None else capacity,
+            self._options.simulated_memory,
             self._options.other_memory,
             self._options.library_workspace,
             self._plan,
+            self._options.imitated_version,
         )
 
     def _new_recorder(self) -> RequestRecorder | None:

@@ -66,7 +66,7 @@ class DeviceMemory(Protocol):
 
 
 class SimulatedMemory:
-    """An allocator over a device that is not there, fed with a replay's events.
+    """An allocator of a torch version over a device that is not there, fed with a replay's events.
 
     It has `capacity` bytes less `other_memory`, which is not PyTorch's. Every iteration starts from
     the same allocator state, with an empty cache: figures do not depend on how many iterations are
@@ -83,6 +83,7 @@ class SimulatedMemory:
         other_memory: int,
         workspace: int,
         plan: Plan | None = None,
+        torch_version: str | None = None,
     ) -> None:
         self.capacity = capacity
         self._storages = program.storages
@@ -94,6 +95,7 @@ class SimulatedMemory:
         self._simulator = Simulator(
             allocator,
             capacity - other_memory,
+            torch_version=torch_version,
             plan=None if plan is None else plan.columns(),
         )
         self._play = self._simulator.player(events)

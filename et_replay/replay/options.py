@@ -10,15 +10,16 @@ from et_replay.planning import Plan
 from et_replay.program.schedule import Mode
 from et_replay.replay.configuration import Skip
 from et_replay.serving import DEFAULT_DEVICE_MEMORY, left_for_torch
-from et_replay.simulation import PLANNED, allocator_name
+from et_replay.simulation import NEWEST_VERSION, PLANNED, allocator_name
 
 
 @dataclass(frozen=True)
 class ReplayOptions:
     """How to replay; the names are those of the command line's flags.
 
-    `device_memory` is the capacity in bytes: of a simulated device 80 GiB unless given, of a real
-    one at most what it has. `device_memory_threshold` is a share of it. `plan` is what
+    `device_memory` is the capacity in bytes: of a simulated device `gpu_memory` unless given, of
+    which None is 80 GiB, of a real one at most what it has. A simulated device has the allocator of
+    torch `imitated_version`. `device_memory_threshold` is a share of it. `plan` is what
     STALLOC_PLANNED serves, by default one made from the trace, or on a real device from an
     iteration that runs ahead. `allocator` is one as `Simulator` takes it, by default `native` for a
     simulated device, PyTorch's own for a real one, and `stalloc` in that mode. `other_memory` are
@@ -36,6 +37,8 @@ class ReplayOptions:
     mode: Mode = Mode.PRE_ALLOCATE
     device: str = "auto"
     device_memory: int | None = None
+    gpu_memory: int | None = None
+    imitated_version: str = NEWEST_VERSION
     device_memory_threshold: float = 1.0
     warmup: int = 1
     iterations: int = 3
@@ -67,6 +70,11 @@ class ReplayOptions:
         return self.allocator or default
 
     @property
+    def simulated_memory(self) -> int:
+        """The bytes of a simulated device."""
+        return self.device_memory or self.gpu_memory or DEFAULT_DEVICE_MEMORY
+
+    @property
     def planned(self) -> bool:
         """Whether that allocator serves a plan."""
         return allocator_name(self.allocator_that_serves) == PLANNED
@@ -82,7 +90,7 @@ class ReplayOptions:
                 "--execution-trace tells storages apart by their addresses, which tensors on meta"
                 " do not have: use --device cuda or --device cpu."
             )
-        left_for_torch(self.device_memory or DEFAULT_DEVICE_MEMORY, self.other_memory)
+        left_for_torch(self.simulated_memory, self.other_memory)
         if self.mode is Mode.STALLOC_PLANNED and not self.planned:
             raise UsageError(
                 f"--allocator {self.allocator} and --tensor-allocation-mode {self.mode.value}"

@@ -12,7 +12,7 @@ from et_replay.events import AllocationEvents, MemoryHistory
 from et_replay.planning import Plan
 from et_replay.program.operation_classes import OperationClass
 from et_replay.program.requests import RecordedRequests
-from et_replay.simulation import MemoryStatistics, PlanFigures
+from et_replay.simulation import NEWEST_VERSION, MemoryStatistics, PlanFigures
 
 
 class Outcome(Enum):
@@ -179,12 +179,13 @@ class ReplayResult:
     `node_ids` are the first and the last of the window. `plan` is what STALLOC_PLANNED served, with
     the requests of all iterations in `plan_figures`; `elsewhere` are those of one iteration that
     the caching allocator served, and `requests` all that were recorded. `allocator` is that of a
-    simulated device, or what served a real one; `events` is what a simulated one was asked for, up
-    to the end of the last iteration. `at_failure` is the memory of a real one when a request did
-    not fit, where that is known, and this request its one event. `operation_times` are those of
-    further iterations, the longest first; empty where these were not wanted, or did not come to
-    their end. `collective_times` are those of `timed_iterations` further ones (their own times),
-    empty where no collective was executed. `notes` says what else a reader must know.
+    simulated device, as in torch `imitated_version`, or what served a real one; `events` is what a
+    simulated one was asked for, up to the end of the last iteration. `at_failure` is the memory of
+    a real one when a request did not fit, where that is known, and this request its one event.
+    `operation_times` are those of further iterations, the longest first; empty where these were not
+    wanted, or did not come to their end. `collective_times` are those of `timed_iterations` further
+    ones (their own times), empty where no collective was executed. `notes` says what else a reader
+    must know.
     """
 
     trace: str
@@ -209,6 +210,7 @@ class ReplayResult:
     elsewhere: Sequence[Elsewhere] = ()
     requests: RecordedRequests | None = None
     torch_version: str = ""
+    imitated_version: str = NEWEST_VERSION
     at_failure: MemoryHistory | None = None
     operation_times: Sequence[ClassTime] = ()
     replay_mode: str = "comp"

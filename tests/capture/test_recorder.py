@@ -321,13 +321,21 @@ def test_what_cuda_refuses_does_not_fail_the_scripts_first_use_of_it(
 
 @pytest.mark.filterwarnings("ignore:rank-0.run.jsonl")
 def test_a_second_process_that_trains_as_the_same_rank_is_told(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr("sys.orig_argv", ["python", "first.py", "two words"])
+    monkeypatch.setattr("os.getpid", lambda: 11)
     with capture(tmp_path):
         infer(1)
+    monkeypatch.setattr("sys.orig_argv", ["python", "second.py"])
+    monkeypatch.setattr("os.getpid", lambda: 12)
     other = Recorder(Settings(tmp_path, 2, 3, None, ("other",)))
     other.begin()
     infer(2)
     other.finish("exit")
-    assert capfd.readouterr().err.count("this process is not captured") == 1
+    assert capfd.readouterr().err.splitlines()[1:] == [
+        "et_replay: warning: process 12 (python second.py) is not captured, as process 11 (python"
+        f" first.py 'two words') has been as rank 0 in {tmp_path}: capture its command alone, with"
+        " another folder."
+    ]
     assert entries(tmp_path)[-1]["iterations"] == 1

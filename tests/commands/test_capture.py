@@ -251,6 +251,19 @@ def test_the_files_of_another_capture_are_overwritten_only_by_force(
     assert [file.name for file in folder.iterdir()] == ["rank-7.run.jsonl"]
 
 
+def test_a_folder_that_goes_away_during_the_run_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    script = tmp_path / "clean.py"
+    script.write_text(f"import torch, shutil\nshutil.rmtree({str(folder)!r})\n")
+    assert main(["capture", "--output", str(folder), "--", str(script)]) == 0
+    assert capfd.readouterr().err.endswith(
+        f"warning: nothing was captured: {folder} was removed while the command ran; give --output"
+        " a folder that the script leaves alone.\n"
+    )
+
+
 @pytest.mark.parametrize("ended", [1, 2])
 def test_a_recorded_run_stays_where_another_records_nothing(
     tmp_path: Path, train: str, ended: int, capfd: pytest.CaptureFixture[str]

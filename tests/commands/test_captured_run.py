@@ -170,6 +170,85 @@ def test_compare_and_fit_take_the_snapshots(
     assert names == 2 * [str(folder / "rank-0.snapshot.pickle")]
 
 
+def test_simulated_memory_has_the_runs_own_torch_and_gpu(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = str(tmp_path / "page.html")
+    for rank in (0, 1):  # a snapshot, and an execution trace
+        words = ["--trace", str(folder / f"rank-{rank}.run.jsonl"), "--quiet"]
+        for command in (["compare"], ["timeline", "--output", page, "--force"]):
+            (row,) = results(capsys, *command, *words, "--allocator", "native")
+            assert (row["torch_version"], row["device_memory_bytes"]) == ("2.11", 150109880320)
+        (fit,) = results(capsys, "fit", *words, "--allocator", "native")
+        assert fit["torch_version"] == "2.11"
+
+
+def test_what_the_user_says_of_torch_and_the_gpu_counts_more_than_the_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--trace", str(folder), "--quiet", "--torch-version", "2.9", "--allocator", "native"]
+    rows = results(capsys, "compare", *words, "--device-memory", "1GiB")
+    assert [row["torch_version"] for row in rows] == 2 * ["2.9"]
+    assert [row["device_memory_bytes"] for row in rows] == 2 * [2**30]
+    assert [fit["torch_version"] for fit in results(capsys, "fit", *words)] == 2 * ["2.9"]
+
+
+@pytest.mark.parametrize(
+    ("torch", "memory", "version", "capacity"),
+    [
+        ("2.5.1+cu121", 2**34, "2.7", 2**34),
+        ("3.0.0", None, "2.14", 80 * 2**30),  # on the CPU
+        ("2.12.0a0+git1234", None, "2.12", 80 * 2**30),
+        ("", None, "2.14", 80 * 2**30),
+    ],
+)
+def test_a_version_without_a_simulated_behaviour_is_the_nearest(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    torch: str,
+    memory: int | None,
+    version: str,
+    capacity: int,
+) -> None:
+    path = folder / "rank-1.run.jsonl"
+    header, *lines = path.read_text().splitlines(keepends=True)
+    told = {**json.loads(header), "torch": torch, "device_memory_bytes": memory}
+    path.write_text("".join([json.dumps(told) + "\n", *lines]))
+    words = ["--trace", str(path), "--allocator", "native", "--quiet"]
+    (row,) = results(capsys, "compare", *words)
+    assert (row["torch_version"], row["device_memory_bytes"]) == (version, capacity)
+
+
+@pytest.mark.parametrize(
+    ("words", "capacity"),
+    [([], 150109880320), (["--device-memory", "1GiB"], 2**30)],
+)
+def test_a_replay_simulates_the_runs_own_gpu(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], capacity: int
+) -> None:
+    run = str(folder / "rank-0.run.jsonl")
+    (of_trace,) = results(capsys, "replay", "--trace", run, "--device", "meta", "--quiet", *words)
+    assert of_trace["device_memory_bytes"] == capacity
+    (folder / "rank-0.et.json").unlink()
+    (of_snapshot,) = results(capsys, "replay", "--trace", run, "--quiet", *words)
+    assert of_snapshot["device_memory_bytes"] == capacity
+    assert of_snapshot["torch_version"] == "2.11"
+
+
+def test_the_iteration_of_the_report_given_back_is_the_one_that_repeats(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["plan", "--trace", str(folder / "rank-0.run.jsonl")]
+    assert main(words) == 0
+    assert "Iteration    ticks 10 to 14 repeat" in capsys.readouterr().out
+    (by_marks,) = results(capsys, *words, "--quiet")
+    (given,) = results(capsys, *words, "--iteration", "10:14", "--quiet")
+    assert given["iteration_ticks"] == by_marks["iteration_ticks"] == [10, 14]
+    # Iterations before the given one are not known as such: what varies in them gets a place.
+    assert (by_marks["arena_bytes"], given["arena_bytes"]) == (7 * MIB, 10 * MIB)
+    assert given["notes"][-1].startswith("Of the iterations only the given one is known")
+
+
 def test_replay_takes_the_trace_of_one_process(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -131,6 +131,8 @@ def test_a_rank_that_no_name_can_tell_to_be_missing_is_told_by_the_others(
     out = capsys.readouterr().out
     assert "Ranks    0, 1 and 2 of 4" in out
     assert "Matched  The job has ranks 0, 1 and 2 of 4: rank 3 is missing, but all are" in out
+    assert "  (0..3)         4      1  broadcast                   2  256 B  -\n" in out
+    assert "  (0)            1      3  all_reduce                  2  256 B  yes\n" in out
 
 
 def test_damage_to_any_rank_is_a_warning(

@@ -69,6 +69,18 @@ def test_a_buffer_that_crosses_the_end_of_the_iteration_is_kept_apart(
     assert found["classes"]["crossing"] == {"storages": 1, "bytes": 512}
 
 
+def test_the_ticks_of_the_report_are_those_of_the_option(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--trace", MOE, "--tensor-allocation-mode", "job"]
+    assert main(["plan", *words, "--iteration", "auto"]) == 0
+    assert "ticks 2825 to 4199 repeat" in capsys.readouterr().out
+    of_all = result(capsys, *words, "--iteration", "auto")
+    of_one = result(capsys, *words, "--iteration", "2825:4199")
+    for key in ("iteration_ticks", "arena_bytes", "lower_bound_bytes"):
+        assert of_one[key] == of_all[key]
+
+
 def test_a_plan_file_is_checked_against_what_it_was_made_from(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,6 +139,7 @@ def test_the_input_is_never_overwritten(table: str) -> None:
         (["--trace", "TABLE", "--iteration", "auto"], 2, "BEGIN:END"),
         (["--trace", "TABLE", "--iteration", "10:100"], 1, "buffers.csv: Buffer 'b' starts at 100"),
         (["--trace", MOE, "--iteration", "0:99999999"], 2, "events there are"),
+        (["--trace", MOE, "--iteration", "0:1"], 1, "Nothing in the iterations"),
         (["--trace", "TABLE", "--timeout", "0"], 2, "above 0"),
         (["--trace", "TABLE", "--output", "no/such/folder/x.json"], 2, "no folder"),
         (["--trace", "TABLE", "--trace", MOE, "--output", "x.json"], 2, "must name a folder"),

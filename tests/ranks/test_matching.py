@@ -15,7 +15,7 @@ from et_replay.ranks.groups import group_text
 from et_replay.ranks.matching import Matching, check, match
 
 
-def matching_of(folder: Path) -> Matching:
+def matching_of(folder: Path | str) -> Matching:
     return match(rank_files(str(folder)), jobs=1)
 
 
@@ -101,6 +101,47 @@ def test_a_kind_of_call_fits_unless_it_is_where_the_first_misfit_is_or_behind(
     for group in found.groups:
         told = {kind: calls.matched for kind, calls in group.kinds.items()}
         assert told == (verdicts if group.ranks == spoil.group else dict.fromkeys(told, True))
+
+
+def test_whether_calls_fit_is_not_known_in_a_group_of_which_a_rank_has_no_file(
+    tmp_path: Path,
+) -> None:
+    folder = write_job(tmp_path / "job", job(data=2, tensor=1, pipeline=2, layers=1))
+    (folder / "rank-3.json.gz").unlink()
+    found = matching_of(f"{folder}/rank-{{rank}}.json.gz")
+
+    assert found.missing == (3,)
+    assert found.mismatch is None
+    assert [(group.ranks, group.matched) for group in found.groups] == [
+        ((0, 1, 2, 3), None),
+        ((0, 1), True),
+        ((0, 2), True),
+        ((1, 3), None),
+        ((2, 3), None),
+        *(((rank,), True) for rank in range(3)),
+    ]
+    (pipeline,) = (group for group in found.groups if group.ranks == (1, 3))
+    assert {kind: calls.matched for kind, calls in pipeline.kinds.items()} == {"send": None}
+
+
+def test_a_misfit_among_ranks_that_have_files_is_one_without_the_others_too(
+    tmp_path: Path,
+) -> None:
+    ranks = job(data=4, tensor=1, pipeline=1, layers=1)
+    change("all_gather", taken=(4,))(ranks[1])
+    folder = write_job(tmp_path / "job", ranks)
+    (folder / "rank-3.json.gz").unlink()
+    found = matching_of(f"{folder}/rank-{{rank}}.json.gz")
+    (data,) = (group for group in found.groups if group.description == "data")
+
+    assert found.mismatch is not None
+    assert data.matched is False
+    assert {kind: calls.matched for kind, calls in data.kinds.items()} == {
+        "all_to_all_single": None,
+        "all_gather_into_tensor": None,
+        "all_gather": False,
+        "reduce_scatter_tensor": None,
+    }
 
 
 def test_a_kind_that_comes_before_the_first_misfit_alone_fits(tmp_path: Path) -> None:

@@ -14,8 +14,11 @@ def transfer(node_id: int, elements: int, tag: int = 0) -> Transfer:
     return Transfer(node_id, elements, "float", tag)
 
 
-def unpaired(*ranks: tuple[Calls, Calls]) -> list[tuple[int, int, str]]:
-    """Return (rank, node, what is wrong) for what ranks 0, 1, … send and receive by peer."""
+def unpaired(*ranks: tuple[Calls, Calls], there: int = 3) -> list[tuple[int, int, str]]:
+    """Return (rank, node, what is wrong) for what ranks 0, 1, … send and receive by peer.
+
+    Of the group's three ranks the first `there` have files.
+    """
     transfers = Transfers()
     for rank, (sends, receives) in enumerate(ranks):
         transfers.add(
@@ -32,7 +35,7 @@ def unpaired(*ranks: tuple[Calls, Calls]) -> list[tuple[int, int, str]]:
                 receives=receives,
             ),
         )
-    return [(each.rank, each.node_id, each.text) for each in transfers.finish()]
+    return [(each.rank, each.node_id, each.text) for each in transfers.finish(range(there))]
 
 
 def test_what_is_sent_in_order_is_received_in_order() -> None:
@@ -40,6 +43,15 @@ def test_what_is_sent_in_order_is_received_in_order() -> None:
     second: tuple[Calls, Calls] = ({}, {0: [transfer(20, 4), transfer(21, 8)]})
     assert unpaired(first, second) == []
     assert unpaired(({}, {1: [transfer(20, 4)]}), ({0: [transfer(10, 4)]}, {})) == []
+
+
+def test_what_goes_to_or_comes_from_a_rank_without_a_file_is_not_known_to_be_in_vain() -> None:
+    sends: tuple[Calls, Calls] = ({2: [transfer(10, 4)]}, {2: [transfer(11, 4)]})
+    receives: tuple[Calls, Calls] = ({}, {None: [transfer(20, 4)]})
+    assert unpaired(sends, receives, there=2) == []
+    assert unpaired(({1: [transfer(10, 4)]}, {}), ({}, {}), there=2) == [
+        (0, 10, "sends 4 float to rank 1, which does not receive it")
+    ]
 
 
 def test_another_order_does_not_fit() -> None:
