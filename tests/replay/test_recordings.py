@@ -89,8 +89,9 @@ def test_the_execution_trace_of_a_sample_s_replay_replays_the_same(
     second = run(build_program(open_trace(tmp_path / "again.json")))
 
     assert first.coverage.executed == second.coverage.executed == 301
-    # What stands in for the one `aten::empty` that was filled unseen is made without a call.
-    assert abs(second.memory.allocated - first.memory.allocated) <= 512
+    # What stands in for the one `aten::empty` that was filled unseen is made without a call, and
+    # one scalar is, or is not, at an address that the host gives out again.
+    assert abs(second.memory.allocated - first.memory.allocated) <= 2 * 512
     assert second.memory.reserved == first.memory.reserved
 
 
