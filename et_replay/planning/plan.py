@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -183,17 +183,7 @@ def _plan_by_stream(lives: Lifetimes, pack: Callable[[Int64Array], _Packed]) -> 
         offset[rows] = offsets + base
         base += -(-packing.arena_bytes // ALIGNMENT) * ALIGNMENT
         packings.append(packing)
-    return Plan(
-        source="",
-        lifetimes=lives,
-        offset=offset,
-        arena_bytes=base,
-        lower_bound_bytes=sum(packing.lower_bound_bytes for packing in packings),
-        proven=all(packing.proven for packing in packings),
-        method=", ".join(dict.fromkeys(packing.method for packing in packings)),
-        planning_time_ns=sum(packing.planning_time_ns for packing in packings),
-        notes=tuple(_notes(lives, streams)),
-    )
+    return replace(_assembled(lives, offset, packings, _notes(lives, streams)), arena_bytes=base)
 
 
 def _plan_together(
@@ -218,17 +208,9 @@ def _plan_together(
         packing, offsets = pack(plannable, effort, np.where(aside, margin, 0))
         offset = np.full(len(lives), NO_OFFSET, dtype=np.int64)
         offset[plannable] = offsets
-        return Plan(
-            source="",
-            lifetimes=lives,
-            offset=offset,
-            arena_bytes=packing.arena_bytes,
-            lower_bound_bytes=load,
-            proven=packing.arena_bytes == load,
-            method=packing.method,
-            planning_time_ns=packing.planning_time_ns,
-            notes=tuple(_notes(lives, streams.tolist(), together=True)),
-        )
+        notes = _notes(lives, streams.tolist(), together=True)
+        plan = _assembled(lives, offset, [packing], notes)
+        return replace(plan, lower_bound_bytes=load, proven=packing.arena_bytes == load)
 
     best, best_margin = planned(0, FAST), 0
     for share in _MARGINS:
@@ -237,6 +219,26 @@ def _plan_together(
             best, best_margin = wide, ticks // share
             break
     return best if effort == FAST else planned(best_margin, effort)
+
+
+def _assembled(
+    lives: Lifetimes,
+    offset: Int64Array,
+    packings: Sequence[Packing | CyclicPacking],
+    notes: Iterable[str],
+) -> Plan:
+    """Make the plan of packings, one above the other."""
+    return Plan(
+        source="",
+        lifetimes=lives,
+        offset=offset,
+        arena_bytes=sum(packing.arena_bytes for packing in packings),
+        lower_bound_bytes=sum(packing.lower_bound_bytes for packing in packings),
+        proven=all(packing.proven for packing in packings),
+        method=", ".join(dict.fromkeys(packing.method for packing in packings)),
+        planning_time_ns=sum(packing.planning_time_ns for packing in packings),
+        notes=tuple(notes),
+    )
 
 
 def _load(lives: Lifetimes, rows: Int64Array, stop: int | None) -> int:
