@@ -138,8 +138,8 @@ def plan_events(
     steady = steady_state(lives, iterations, marked=marked, one_clock=share_streams)
     lives, repetition = steady.lifetimes, steady.repetition
     if share_streams:
-        pack, stop = partial(_pack_cycle, steady), steady.window[1]
-        plan = _plan_together(lives, repetition.period, pack, effort, stop)
+        pack = partial(_pack_cycle, steady)
+        plan = _plan_together(lives, repetition.period, pack, effort, steady.window)
     else:
         plan = _plan_by_stream(lives, lambda rows: _pack_cycle(steady, rows, effort))
     plan = replace(plan, iteration=steady.window, repetition=repetition)
@@ -191,7 +191,7 @@ def _plan_together(
     ticks: int,
     pack: Callable[[Int64Array, Effort, Int64Array], _Packed],
     effort: Effort,
-    stop: int | None = None,
+    iteration: tuple[int, int] | None = None,
 ) -> Plan:
     """Give all streams one arena, `ticks` being how many there are in what is packed.
 
@@ -199,7 +199,6 @@ def _plan_together(
     with most memory is packed as if it lived longer, by as much as costs little memory.
     """
     plannable = np.flatnonzero(~np.isin(lives.storage_class, LEFT_OUT))
-    load = _load(lives, plannable, stop)
     streams, place = np.unique(lives.stream, return_inverse=True)
     of_streams = np.bincount(place, weights=lives.size * (lives.end - lives.start))
     aside = place != of_streams.argmax()
@@ -209,7 +208,8 @@ def _plan_together(
         offset = np.full(len(lives), NO_OFFSET, dtype=np.int64)
         offset[plannable] = offsets
         notes = _notes(lives, streams.tolist(), together=True)
-        plan = _assembled(lives, offset, [packing], notes)
+        plan = replace(_assembled(lives, offset, [packing], notes), iteration=iteration)
+        load = load_of(plan)
         return replace(plan, lower_bound_bytes=load, proven=packing.arena_bytes == load)
 
     best, best_margin = planned(0, FAST), 0
@@ -241,11 +241,15 @@ def _assembled(
     )
 
 
-def _load(lives: Lifetimes, rows: Int64Array, stop: int | None) -> int:
-    """Return the most of these storages that lives at once, of all streams, up to tick `stop`."""
-    last = int(lives.end.max(initial=0)) if stop is None else stop
-    seen = rows[lives.start[rows] < last]
-    return lower_bound(_buffers(lives, seen, lives.start, np.minimum(lives.end, last)))
+def load_of(plan: Plan) -> int:
+    """Return the most that lives at once up to the end of the iteration, on all streams.
+
+    Raises PlanError where that is more than 2^61 bytes.
+    """
+    lives = plan.lifetimes
+    stop = int(lives.end.max(initial=0)) if plan.iteration is None else plan.iteration[1]
+    seen = np.flatnonzero(plan.covered & (lives.start < stop))
+    return lower_bound(as_buffers(plan, seen, np.minimum(lives.end, stop)))
 
 
 def _buffers(lives: Lifetimes, rows: Int64Array, start: Int64Array, end: Int64Array) -> Buffers:

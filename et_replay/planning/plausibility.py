@@ -11,8 +11,7 @@ import numpy as np
 
 from et_replay.errors import PlanError
 from et_replay.planning.lifetimes import StorageClass
-from et_replay.planning.packing import lower_bound
-from et_replay.planning.plan import LEFT_OUT, Plan, as_buffers, fault_of
+from et_replay.planning.plan import LEFT_OUT, Plan, fault_of, load_of
 from et_replay.planning.run_plan import assemble, fault_of_run
 
 _LARGEST = 2**62
@@ -134,11 +133,8 @@ def _wrong_figures(plan: Plan) -> Iterator[str]:
 
 
 def _load(plan: Plan) -> int:
-    """Return the most that lives at once up to the end of the iteration, on all streams."""
-    lives = plan.lifetimes
-    stop = int(lives.end.max(initial=0)) if plan.iteration is None else plan.iteration[1]
-    seen = np.flatnonzero(plan.covered & (lives.start < stop))
+    """Return the most that lives at once; more than any arena holds where it is too much."""
     try:
-        return lower_bound(as_buffers(plan, seen, np.minimum(lives.end, stop)))
+        return load_of(plan)
     except PlanError:
         return _LARGEST
