@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from et_replay.commands import options
-from et_replay.commands.work_of_rank import REPLAY_MODES
 from et_replay.explain.explanation import Moment
 from et_replay.program import Mode
+from et_replay.replay_modes import REPLAY_MODES
 
 DEFAULT_WORKSPACE = -1
 """Stands for the size that the trace itself suggests."""

@@ -21,18 +21,11 @@ from et_replay.commands.needs_torch import needs_torch
 from et_replay.commands.notes_of_ranks import warn_together
 from et_replay.commands.output import check_destination, progress_bar, write_result
 from et_replay.commands.session import Session, fail, join
-from et_replay.commands.work_of_rank import (
-    COMM,
-    COMP,
-    FULL,
-    ProgramReader,
-    Work,
-    files_of_ranks,
-    prepare,
-)
+from et_replay.commands.work_of_rank import ProgramReader, Work, files_of_ranks, prepare
 from et_replay.errors import EtReplayError, OutOfMemoryError, UsageError
 from et_replay.program.program import Program
 from et_replay.ranks.files import RANK, is_pattern
+from et_replay.replay_modes import COMM, COMP, FULL
 
 if TYPE_CHECKING:
     from et_replay.explain import Explanation, Option

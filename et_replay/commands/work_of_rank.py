@@ -23,13 +23,11 @@ from et_replay.ranks.groups import Groups, process_groups
 from et_replay.ranks.inference import Inferred, placed
 from et_replay.ranks.matching import match
 from et_replay.ranks.own_rank import told_rank
+from et_replay.replay_modes import COMM, COMP
 
 if TYPE_CHECKING:
     from et_replay.replay.communication.casting import Casting
     from et_replay.replay.communication.communicator import Communicator
-
-COMP, COMM, FULL = "comp", "comm", "full"
-REPLAY_MODES = (COMP, COMM, FULL)
 
 ProgramReader = Callable[[ExecutionTrace, argparse.Namespace], Program]
 

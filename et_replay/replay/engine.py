@@ -29,6 +29,7 @@ from et_replay.replay.coverage import coverage_of
 from et_replay.replay.failure_state import history_at_failure
 from et_replay.replay.imports import import_modules
 from et_replay.replay.iteration import Iteration
+from et_replay.replay.lead import Lead
 from et_replay.replay.memory import DeviceMemory, MeasuredMemory, SimulatedMemory
 from et_replay.replay.operation_clock import add_up, clock_for
 from et_replay.replay.options import ReplayOptions
@@ -45,6 +46,7 @@ from et_replay.replay.served_memory import FallbackFinder, ServedMemory
 from et_replay.replay.target import Target, choose_target
 from et_replay.replay.tensor_store import TensorStore
 from et_replay.replay.workspaces import default_library_workspace
+from et_replay.replay_modes import COMM
 from et_replay.simulation import TORCH, PlanFigures, allocator_name
 from et_replay.units import format_bytes
 
@@ -312,8 +314,10 @@ class _Replay:
         communicator = self._communicator
         if communicator is None or not communicator.is_timed:
             return result
+        only = self._options.replay_mode == COMM
+        lead = Lead(self._iteration, self._target.device, only, communicator.longest)
         times = [
-            communicator.timed(lambda: self._iteration.timed(first=False))
+            communicator.timed(lead, lambda: self._iteration.timed(first=False, idle=False))
             for _ in range(self._options.timed_iterations)
         ]
         return replace(result, collective_times=communicator.times(), timed_iterations=tuple(times))

@@ -65,8 +65,11 @@ class Iteration:
         except torch.OutOfMemoryError as error:
             raise self._memory.explain(error) from None
 
-    def timed(self, first: bool) -> int:
-        """Run once and return the nanoseconds that it took, the device's work included."""
+    def timed(self, first: bool, idle: bool = True) -> int:
+        """Run once and return the nanoseconds that it took, the device's work included.
+
+        It begins on an `idle` device, or on one when that has done what it was given before.
+        """
         if self._device.type != "cuda":
             self._begin()
             start = time.perf_counter_ns()
@@ -78,7 +81,8 @@ class Iteration:
         )
         stream = torch.cuda.current_stream(self._device)
         self._begin()
-        torch.cuda.synchronize(self._device)
+        if idle:
+            torch.cuda.synchronize(self._device)
         before.record(stream)
         self._run_all(first)
         after.record(stream)

@@ -9,6 +9,7 @@ from et_replay.errors import UsageError
 from et_replay.planning import Plan
 from et_replay.program.schedule import Mode
 from et_replay.replay.configuration import Skip
+from et_replay.replay_modes import COMP
 from et_replay.serving import DEFAULT_DEVICE_MEMORY, left_for_torch
 from et_replay.simulation import NEWEST_VERSION, PLANNED, allocator_name
 
@@ -56,7 +57,7 @@ class ReplayOptions:
     skips: tuple[Skip, ...] = ()
     profile: Path | None = None
     execution_trace: Path | None = None
-    replay_mode: str = "comp"
+    replay_mode: str = COMP
 
     def further_iterations(self, device_type: str) -> int:
         """Return how many iterations take operations' times; none on meta, which computes none."""

@@ -12,6 +12,7 @@ from et_replay.events import AllocationEvents, MemoryHistory
 from et_replay.planning import Plan
 from et_replay.program.operation_classes import OperationClass
 from et_replay.program.requests import RecordedRequests
+from et_replay.replay_modes import COMP
 from et_replay.simulation import NEWEST_VERSION, MemoryStatistics, PlanFigures
 
 
@@ -213,7 +214,7 @@ class ReplayResult:
     imitated_version: str = NEWEST_VERSION
     at_failure: MemoryHistory | None = None
     operation_times: Sequence[ClassTime] = ()
-    replay_mode: str = "comp"
+    replay_mode: str = COMP
     collective_times: Sequence[CollectiveTimes] = ()
     timed_iterations: Sequence[int] = ()
     notes: Sequence[str] = ()

@@ -37,6 +37,7 @@ from et_replay.replay.communication.wire import (
 )
 from et_replay.replay.communication.world import GroupKey, World
 from et_replay.replay.dtypes import torch_dtype
+from et_replay.replay.lead import Lead
 from et_replay.replay.operators import Unresolvable
 from et_replay.replay.prepared import PreparedCall, PreparedOperation, fetcher, stand_in
 from et_replay.replay.result import CollectiveTimes
@@ -142,9 +143,15 @@ class Communicator:
         if operations:
             operations[-1].calls += [self._waiting(number) for number in self._plan.at_end]
 
-    def timed(self, run: Callable[[], int]) -> int:
+    def longest(self, time: int) -> int:
+        """Return the longest of the times that all processes, together, call this with."""
+        longest: int = max(self._world.gather_to_all(time))
+        return longest
+
+    def timed(self, lead: Lead, run: Callable[[], int]) -> int:
         """Run an iteration, begun by all ranks at once, and take the time of each collective."""
         self._world.barrier()
+        lead.take()
         self._clock.start()
         self._exchange.clock = self._clock
         try:

@@ -1,0 +1,48 @@
+"""Iterations to be timed in, a host that is ahead of the GPU when each begins out.
+
+A GPU that waits for the host to launch a collective has begun it by its own clock: its event before
+is recorded, and its kernel not there yet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from et_replay.replay.iteration import Iteration
+
+_CYCLES = 4
+"""More than any GPU counts in a ns."""
+
+
+class Lead:
+    """Keeps a GPU busy just before an iteration, so that the host launches ahead of it.
+
+    An iteration before gives the host the lead that it has in a job. Where an iteration has `only`
+    collectives the host takes longer for it than the GPU; then the GPU waits for as long as the
+    rank with the slowest host takes to launch it, which `longest` tells of all.
+    """
+
+    def __init__(
+        self,
+        iteration: Iteration,
+        device: torch.device,
+        only: bool,
+        longest: Callable[[int], int],
+    ) -> None:
+        self._iteration = iteration
+        self._is_gpu = device.type == "cuda"
+        self._cycles = 0
+        if self._is_gpu and only:
+            begin = time.perf_counter_ns()
+            iteration.run(first=False)
+            self._cycles = _CYCLES * longest(time.perf_counter_ns() - begin)
+
+    def take(self) -> None:
+        """Give the GPU something to do before the iteration that comes next."""
+        if self._cycles:
+            torch.cuda._sleep(self._cycles)  # type: ignore[no-untyped-call]
+        elif self._is_gpu:
+            self._iteration.run(first=False)
