@@ -15,6 +15,7 @@ from et_replay.comparison import Comparison, compare
 from et_replay.errors import OutOfMemoryError, ReplayError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.formats import open_trace
+from et_replay.formats.captured_run import CapturedRun
 from et_replay.program import Mode, build_program, history_of_requests, select_window
 from et_replay.replay.options import ReplayOptions
 from et_replay.replay.own_process import ReplayJob, replay_in_own_process
@@ -53,8 +54,8 @@ def compare_on_device(arguments: argparse.Namespace) -> int:
         imports=tuple(arguments.imports),
     )
     jobs = [
-        ReplayJob(path, options.window_of(arguments), arguments.strict, base)
-        for path, *_ in options.expand(arguments.trace, traces=True)
+        ReplayJob(path, options.window_of(arguments), arguments.strict, _as_in(run, base))
+        for path, run, _ in options.expand(arguments.trace, traces=True)
     ]
     with progress_bar(arguments.quiet, unit="replays") as progress:
         total = len(jobs) * (len(allocators) + 1)
@@ -72,6 +73,11 @@ def compare_on_device(arguments: argparse.Namespace) -> int:
         return ReplayError.exit_code
     failed = any(result.out_of_memory for report in reports for result in report.measured.values())
     return OutOfMemoryError.exit_code if failed else 0
+
+
+def _as_in(run: CapturedRun | None, options: ReplayOptions) -> ReplayOptions:
+    """Replay with the settings of PyTorch that a captured run tells, if it is of one."""
+    return options if run is None else replace(options, torch_settings=run.header.torch_settings)
 
 
 def _refuse(arguments: argparse.Namespace) -> None:

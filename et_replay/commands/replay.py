@@ -171,6 +171,7 @@ def _options_of(
         operator_times=arguments.operator_times,
         imports=tuple(dict.fromkeys((*configuration.imports, *arguments.imports))),
         skips=configuration.skip,
+        torch_settings={} if captured is None else captured.header.torch_settings,
     )
 
 

@@ -36,7 +36,10 @@ _NAMES = {_TRACE: (f".{TRACE}", f".{TRACE}.gz"), _SNAPSHOT: (f".{SNAPSHOT}",)}
 
 
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line: what ran, and where. Sizes are bytes, times Unix microseconds."""
+    """The first line: what ran, and where. Sizes are bytes, times Unix microseconds.
+
+    `torch_settings` are those of `et_replay.torch_settings`.
+    """
 
     et_replay_run: int
     et_replay: str = ""
@@ -49,6 +52,7 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
     device: str | None = None
     device_memory_bytes: int | None = None
     allocator_settings: str = ""
+    torch_settings: dict[str, bool | int | str] = {}
     skip: int = 0
     iterations: int = 0
     mark: str | None = None

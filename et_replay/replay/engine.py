@@ -48,6 +48,7 @@ from et_replay.replay.tensor_store import TensorStore
 from et_replay.replay.workspaces import default_library_workspace
 from et_replay.replay_modes import COMM
 from et_replay.simulation import TORCH, PlanFigures, allocator_name
+from et_replay.torch_settings import in_force
 from et_replay.units import format_bytes
 
 if TYPE_CHECKING:
@@ -84,8 +85,10 @@ def replay(
     if communicator is not None:
         communicator.begin()
     try:
-        with _without_gradients(communicator, target):
-            return _Replay(program, options, target, progress, served, communicator).result()
+        settings = {} if target.device.type == "meta" else options.torch_settings
+        with _without_gradients(communicator, target), in_force(settings) as changed:
+            run = _Replay(program, options, target, progress, served, communicator)
+            return replace(run.result(), torch_settings=changed)
     except RuntimeError as error:
         if target.simulated:
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from et_replay.errors import UsageError
@@ -12,6 +12,7 @@ from et_replay.replay.configuration import Skip
 from et_replay.replay_modes import COMP
 from et_replay.serving import DEFAULT_DEVICE_MEMORY, left_for_torch
 from et_replay.simulation import NEWEST_VERSION, PLANNED, allocator_name
+from et_replay.torch_settings import TorchSettings
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class ReplayOptions:
     operators, imported before anything is prepared; operations that one of `skips` matches are not
     executed, but their results appear. `profile` and `execution_trace` are files to write about
     one further iteration each; a note says why one is missing. `replay_mode` says what of a job
-    is replayed: its computation, its communication, or both. Raises UsageError where one option
-    cannot go with another.
+    is replayed: its computation, its communication, or both. `torch_settings` are those
+    that were in force in the job. Raises UsageError where one option cannot go with another.
     """
 
     mode: Mode = Mode.PRE_ALLOCATE
@@ -58,6 +59,7 @@ class ReplayOptions:
     profile: Path | None = None
     execution_trace: Path | None = None
     replay_mode: str = COMP
+    torch_settings: TorchSettings = field(default_factory=dict)
 
     def further_iterations(self, device_type: str) -> int:
         """Return how many iterations take operations' times; none on meta, which computes none."""

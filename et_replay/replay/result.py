@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from et_replay.errors import OutOfMemoryError
 from et_replay.events import AllocationEvents, MemoryHistory
@@ -14,6 +15,9 @@ from et_replay.program.operation_classes import OperationClass
 from et_replay.program.requests import RecordedRequests
 from et_replay.replay_modes import COMP
 from et_replay.simulation import NEWEST_VERSION, MemoryStatistics, PlanFigures
+
+if TYPE_CHECKING:
+    from et_replay.torch_settings import TorchSettings
 
 
 class Outcome(Enum):
@@ -185,8 +189,8 @@ class ReplayResult:
     a real one when a request did not fit, where that is known, and this request its one event.
     `operation_times` are those of further iterations, the longest first; empty where these were not
     wanted, or did not come to their end. `collective_times` are those of `timed_iterations` further
-    ones (their own times), empty where no collective was executed. `notes` says what else a reader
-    must know.
+    ones (their own times), empty where no collective was executed. `torch_settings` are those
+    that were set as in the job, and were not so before. `notes` says what else a reader must know.
     """
 
     trace: str
@@ -217,4 +221,5 @@ class ReplayResult:
     replay_mode: str = COMP
     collective_times: Sequence[CollectiveTimes] = ()
     timed_iterations: Sequence[int] = ()
+    torch_settings: TorchSettings = field(default_factory=dict)
     notes: Sequence[str] = ()

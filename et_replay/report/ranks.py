@@ -12,7 +12,7 @@ from et_replay.replay.result import MemoryPeaks, Outcome, Reason, ReplayResult
 from et_replay.report.collective_times import CollectiveRow, collective_rows
 from et_replay.report.document import JsonObject
 from et_replay.report.operation_times import operation_times_text
-from et_replay.report.replay import replay_object, replay_text
+from et_replay.report.replay import replay_object, replay_text, settings_text
 from et_replay.report.table import fields, section, table
 from et_replay.units import format_bytes, format_duration, format_rate, format_share
 
@@ -117,6 +117,8 @@ def _summary(trace: str, results: Results, size: int) -> Iterator[tuple[str, str
     yield "Ranks", f"{count}, on {_one_of(result.device for result in results.values())}"
     yield "Replay mode", first.replay_mode
     yield "Mode", first.mode
+    if settings := [result.torch_settings for result in results.values() if result.torch_settings]:
+        yield "As in the job", _one_of(map(settings_text, settings))
     kind = "simulated" if first.simulated else "measured"
     times = {rank: median for rank, result in results.items() if (median := _time(result))}
     if times:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from et_replay.errors import OutOfMemoryError
 from et_replay.explain import Explanation, Option
@@ -111,6 +111,7 @@ def replay_object(
         ],
         "out_of_memory": _failure_object(result),
         "explanation": None if explanation is None else explanation_object(explanation),
+        "torch_settings": dict(result.torch_settings),
         "way_out": [option_object(option) for option in ways_out],
         "notes": list(result.notes),
     }
@@ -125,6 +126,8 @@ def _summary(result: ReplayResult) -> Iterator[tuple[str, str]]:
     yield "Device", f"{result.device}, {kind}"
     yield "Allocator", result.allocator
     yield "Mode", result.mode
+    if result.torch_settings:
+        yield "As in the job", settings_text(result.torch_settings)
     yield (
         "Operations",
         f"{coverage.total} in the window: {coverage.executed} executed, "
@@ -153,6 +156,11 @@ def _summary(result: ReplayResult) -> Iterator[tuple[str, str]]:
         yield "Other memory", other_memory_text(result.other_memory)
     yield "Workspaces", _workspace_text(result)
     yield "Flushes", _flushes_text(result)
+
+
+def settings_text(settings: Mapping[str, object]) -> str:
+    """Write which of PyTorch's settings a replay takes from the job."""
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
 def _time_text(result: ReplayResult) -> str:

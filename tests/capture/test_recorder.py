@@ -64,6 +64,19 @@ def test_what_happens_within_is_captured(tmp_path: Path) -> None:
     assert select_window(trace, "2")
 
 
+def test_the_settings_of_torch_that_choose_kernels_are_told(tmp_path: Path) -> None:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        with capture(tmp_path / "run", skip=0, iterations=1):
+            infer(1)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    told = entries(tmp_path / "run")[0]["torch_settings"]
+    assert told["float32_matmul_precision"] == "high"
+    assert told["backends.cudnn.benchmark"] is False
+
+
 def test_an_exception_within_is_told_and_passes(tmp_path: Path) -> None:
     with (
         pytest.warns(UserWarning, match=r"the script failed \(KeyError: 'absent'\) after 1 rec"),

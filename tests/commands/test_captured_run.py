@@ -219,6 +219,23 @@ def test_a_version_without_a_simulated_behaviour_is_the_nearest(
     assert (row["torch_version"], row["device_memory_bytes"]) == (version, capacity)
 
 
+def test_a_replay_has_the_runs_own_settings_of_torch(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "rank-1.run.jsonl"
+    header, *lines = path.read_text().splitlines(keepends=True)
+    settings = {"float32_matmul_precision": "high", "backends.cudnn.enabled": True}
+    told = {**json.loads(header), "torch_settings": settings}
+    path.write_text("".join([json.dumps(told) + "\n", *lines]))
+    words = ("--trace", str(path), "--quiet", "--iterations", "1", "--warmup", "0")
+    (result,) = results(capsys, "replay", *words, "--device", "cpu")
+    assert result["torch_settings"] == {"float32_matmul_precision": "high"}
+    assert main(["replay", *words, "--device", "cpu"]) == 0
+    assert "As in the job  float32_matmul_precision high" in capsys.readouterr().out
+    (result,) = results(capsys, "replay", *words, "--device", "meta")
+    assert result["torch_settings"] == {}
+
+
 @pytest.mark.parametrize(
     ("words", "capacity"),
     [([], 150109880320), (["--device-memory", "1GiB"], 2**30)],

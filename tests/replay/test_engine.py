@@ -42,6 +42,19 @@ def test_writing_one_half_of_an_input_storage_leaves_the_other_half(
     assert seen == [[7] * 4, [0] * 4, [7] * 4, [5] * 4]
 
 
+def test_the_settings_of_the_job_are_in_force(tmp_path: Path) -> None:
+    indices = integers(12, 2)
+    program = program_of(
+        tmp_path, call(10, "put_", [floats(13, 8), indices, floats(14, 2), False], [floats(13, 8)])
+    )
+    assert run(program).coverage.executed == 1
+    strict = run(program, torch_settings={"deterministic_debug_mode": 2})
+    (reason,) = strict.coverage.reasons
+    assert "put_ does not have a deterministic implementation" in reason.reason
+    assert strict.torch_settings == {"deterministic_debug_mode": 2}
+    assert run(program).coverage.executed == 1
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_another_view_of_an_input_sees_what_was_written_long_before(
     tmp_path: Path, mode: Mode

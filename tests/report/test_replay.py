@@ -261,6 +261,7 @@ def test_the_object_has_the_documented_keys() -> None:
         "requests_elsewhere": [],
         "out_of_memory": None,
         "explanation": None,
+        "torch_settings": {},
         "way_out": [],
         "notes": [],
     }
