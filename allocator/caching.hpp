@@ -31,6 +31,8 @@ class CachingAllocator final : public Allocator {
   // release.cpp: giving back to the device.
   void empty_cache() override { release_everything(); }
   void empty_cache(PoolId id);
+  // What empty_cache() gives back, but for parts of pages.
+  Bytes cached_bytes() const;
 
   // restore.cpp: segments in and out.
   std::vector<Block*> restore(const SegmentView& segment) override;

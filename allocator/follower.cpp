@@ -55,6 +55,7 @@ IterationFigures Follower::begin_iteration(std::size_t iteration) {
   figures.expected = static_cast<std::int64_t>(requests_.expected());
   figures.resynchronisations = requests_.resynchronisations() - resynchronisations_before_;
 
+  if (planned_ != nullptr) planned_->end_iteration(figures.fallback);
   requests_.begin_iteration(iteration);
   turn_ = requests_.turn();
   if (planned_ != nullptr && requests_.is_followed() && requests_.is_marked()) {

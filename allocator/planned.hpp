@@ -59,6 +59,10 @@ class PlannedAllocator final : public Allocator {
   void turn_to(Tick tick) { schedule_->turn_to(tick); }
   void turn_to_storage(std::int64_t storage);
 
+  // Ends an iteration, in which the caching allocator served `fallback`. What it has had no use for
+  // in two of them, as after one that was not as planned, goes back to the device.
+  void end_iteration(const Served& fallback);
+
   PlannedFigures figures() const;
   const CachingAllocator& fallback() const { return fallback_; }
   StreamEvents& stream_events() { return pending_.events; }
@@ -111,6 +115,8 @@ class PlannedAllocator final : public Allocator {
   std::vector<Range> handed_over_;    // what the plan gives to several streams, by address
   std::optional<IdleSpace> idle_;     // made when it is needed first
   CachingAllocator fallback_;
+  Bytes kept_back_ = 0;  // of what it cached, what it did not give back
+  int idle_iterations_ = 0;
   PlannedFigures figures_;
 
   Address base_ = 0;

@@ -5,6 +5,14 @@
 
 namespace et_replay {
 
+namespace {
+
+// Giving memory back waits for the device: it must be worth it, and not be asked for again at once.
+constexpr Bytes worth_releasing = 20 * mebibyte;
+constexpr int idle_enough = 2;
+
+}  // namespace
+
 // Where it does not fit, it is the arena that was asked for, whatever the first request is.
 void PlannedAllocator::reserve_arena(Stream stream) {
   std::optional<Address> address = take_arena();
@@ -124,6 +132,16 @@ void PlannedAllocator::empty_cache() {
   if (fallback_.capturing()) return;
   synchronize();
   if (reserved_ > 0 && in_use_->empty()) release_arena();
+}
+
+void PlannedAllocator::end_iteration(const Served& fallback) {
+  if (fallback_.capturing()) return;
+  const Bytes unused = fallback_.cached_bytes() - kept_back_ - fallback.bytes;
+  idle_iterations_ = unused < worth_releasing ? 0 : idle_iterations_ + 1;
+  if (idle_iterations_ < idle_enough) return;
+  fallback_.empty_cache();
+  kept_back_ = fallback_.cached_bytes();
+  idle_iterations_ = 0;
 }
 
 // Waits for all streams that use freed blocks.

@@ -113,6 +113,7 @@ void PluggableAllocator::expect(std::size_t begin, std::size_t end) {
 
 IterationFigures PluggableAllocator::begin_iteration(std::size_t iteration) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  settle();
   return follower_.begin_iteration(iteration);
 }
 

@@ -41,6 +41,16 @@ void CachingAllocator::release_everything() {
   for (PrivatePool* pool : pools_.unused()) release_private(*pool);
 }
 
+Bytes CachingAllocator::cached_bytes() const {
+  Bytes cached = 0;
+  for (const Pool* pool : {&large_, &small_}) {
+    pool->for_each_free([&](const Block* block) {
+      if (block->segment != nullptr || !block->shares_segment()) cached += block->size;
+    });
+  }
+  return cached;
+}
+
 void CachingAllocator::empty_cache(PoolId id) {
   PrivatePool* pool = pools_.find(id);
   if (pool == nullptr || pool->uses > 0) return;

@@ -209,6 +209,35 @@ def test_figures_of_other_allocators_are_those_of_their_iterations() -> None:
     assert (large.planned.requests, large.expected, large.unmatched.requests) == (0, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("unplanned", "reserved"),
+    [
+        ([0, 64, 0, 0, 0], [4, 68, 68, 68, 4]),  # after two iterations without it
+        ([64, 0, 64, 0, 64], [68, 68, 68, 68, 68]),
+        ([64, 64, 64, 64, 64], [68, 68, 68, 68, 68]),
+        ([64, 0, 50, 0, 0], [68, 68, 68, 68, 68]),
+        ([18, 0, 0, 0, 0], [22, 22, 22, 22, 22]),  # not worth waiting for the device
+        ([64, 0, 0, 64, 0], [68, 68, 68, 68, 68]),
+        ([64, 0, 0, 0, 64], [68, 68, 68, 4, 68]),
+    ],
+)
+def test_what_an_iteration_out_of_the_plan_took_goes_back(
+    unplanned: list[int], reserved: list[int]
+) -> None:
+    mib = 2**20
+    table = plan_columns([Row(0, 0, 4 * mib // CELL, 0, 1)], period=2)
+    plan = FollowedRows.of(table, [Wanted(4 * mib)])
+    rows: list[Event] = []
+    ends = []
+    for size in unplanned:
+        storages = ((0, 4 * mib), (1, size * mib)) if size else ((0, 4 * mib),)
+        rows += [(Action.ALLOC, storage, size, 0) for storage, size in storages]
+        rows += [(Action.FREE, storage, size, 0) for storage, size in storages]
+        ends.append(len(rows))
+    outcome = simulate_run(columns(rows), ends[:-1], plan)
+    assert [figures.peak_reserved_bytes // mib for figures in outcome.iterations] == reserved
+
+
 def test_streams_are_named_by_the_order_of_their_first_requests() -> None:
     events, ends = job([8, 8])
     moved = replace(events, stream=events.stream + 94_000)
