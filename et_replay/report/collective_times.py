@@ -4,6 +4,7 @@ Bandwidths are as NCCL's tests define them (doc/PERFORMANCE.md there): the algor
 time, the bus's that times a factor, so that it can be held against the hardware whatever the number
 of ranks. A rank that comes early waits for the last one, which is no transfer: the time of a call
 is that of the rank that waited least, or where not all wait for all, the longest without waiting.
+Who came when is told by the ranks' own clocks, set by each other where calls end for all at once.
 Messages, and calls of which the ranks made different numbers, are timed with the waiting in them.
 """
 
@@ -18,6 +19,11 @@ from et_replay.replay.result import CollectiveTimes
 
 _ALL_WAIT = ("all_", "reduce_scatter", "barrier", "monitored_barrier")
 _BETWEEN_TWO = frozenset({"send", "recv"})
+
+_Found = dict[tuple[str, tuple[int, ...], str], dict[int, list[CollectiveTimes]]]
+"""What the ranks have of a kind, group and type."""
+_Ahead = Mapping[tuple[int, int], int]
+"""The ns that the clock of a rank is ahead in an iteration."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +90,16 @@ def collective_rows(
 
     `iteration_times` are those of the iterations in which `times` were taken.
     """
-    found: dict[tuple[str, tuple[int, ...], str], dict[int, list[CollectiveTimes]]] = {}
+    found: _Found = {}
     for rank, entries in sorted(times.items()):
         for entry in (entry for entry in entries if entry.times_ns):
             key = (entry.kind, entry.group, entry.dtype)
             found.setdefault(key, {}).setdefault(rank, []).append(entry)
     rows = []
+    ahead = _clocks(found)
     for (kind, group, dtype), ranks in found.items():
         of_sizes: dict[int, list[_Call]] = {}
-        for call in _calls(kind, ranks):
+        for call in _calls(kind, ranks, ahead.get(group, {})):
             of_sizes.setdefault(call.bytes, []).append(call)
         iterations = max(entry.iterations for entries in ranks.values() for entry in entries)
         for calls in of_sizes.values():
@@ -133,14 +140,42 @@ class _Call:
         return max(time - waits[rank] for rank, time in self.times.items())
 
 
-def _calls(kind: str, ranks: Mapping[int, Sequence[CollectiveTimes]]) -> Iterator[_Call]:
+def _clocks(found: _Found) -> dict[tuple[int, ...], _Ahead]:
+    """Say how far each rank's clock is ahead of one of its group in each iteration.
+
+    Ranks begin iterations together as far as their hosts do, which is not to the microsecond.
+    """
+    gaps: dict[tuple[int, ...], dict[tuple[int, int], list[int]]] = {}
+    for (kind, group, _), ranks in found.items():
+        of_ranks = [(rank, sorted(_in_order(entries))) for rank, entries in ranks.items()]
+        if not kind.startswith(_ALL_WAIT) or len({len(calls) for _, calls in of_ranks}) > 1:
+            continue
+        _, first = of_ranks[0]
+        for rank, calls in of_ranks:
+            for (iteration, begin, time, _), (_, other_begin, other_time, _) in zip(
+                calls, first, strict=True
+            ):
+                of_group = gaps.setdefault(group, {}).setdefault((rank, iteration), [])
+                of_group.append(begin + time - other_begin - other_time)
+    return {
+        group: {key: round(statistics.median(values)) for key, values in of_group.items()}
+        for group, of_group in gaps.items()
+    }
+
+
+def _calls(
+    kind: str, ranks: Mapping[int, Sequence[CollectiveTimes]], ahead: _Ahead
+) -> Iterator[_Call]:
     """Yield the calls of a kind in a group: all ranks come to these in the same order.
 
     Messages are between two, and where ranks came to different numbers of calls, it cannot be told
     which are one.
     """
     of_ranks = {
-        rank: [called[1:] for called in sorted(_in_order(entries))]
+        rank: [
+            (begin - ahead.get((rank, iteration), 0), time, size)
+            for iteration, begin, time, size in sorted(_in_order(entries))
+        ]
         for rank, entries in ranks.items()
     }
     if kind in _BETWEEN_TWO or len(set(map(len, of_ranks.values()))) > 1:

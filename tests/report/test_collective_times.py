@@ -111,6 +111,26 @@ def test_a_rank_waits_no_longer_than_its_call_takes() -> None:
     assert row.bus_bandwidth == pytest.approx(1000 / 40e-9)
 
 
+def test_clocks_are_set_by_calls_that_end_for_all_at_once() -> None:
+    """Rank 1's is 300 ns ahead in the first iteration and 20 ns behind in the second."""
+    pair = (0, 1)
+    times = {
+        0: [
+            entry("broadcast", 1000, [50, 30], [0, 40], group=pair, iterations=2),
+            entry("all_reduce", 4000, [500, 700], [1000, 900], group=pair, iterations=2),
+        ],
+        1: [
+            entry("broadcast", 1000, [45, 60], [310, 0], group=pair, iterations=2),
+            entry("all_reduce", 4000, [400, 700], [1400, 880], group=pair, iterations=2),
+        ],
+    }
+    row = collective_rows(times, {})[1]
+    assert row.kind == "broadcast"
+    # rank 1 came 10 ns after rank 0, then 20 ns before it
+    assert row.times == [45, 40]
+    assert row.waits == {0: 5, 1: 10}
+
+
 def test_sends_of_different_ranks_are_not_one_call() -> None:
     times = {
         0: [entry("send", 64, [10], [0], group=(0, 1, 2))],
