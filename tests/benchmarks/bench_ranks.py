@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from bench_run import CAPTURED, ITERATIONS, STEADY, ratio
 JOBS = {"resnet": "resnet --batch 32", "fsdp": "fsdp --deterministic"}
 REPLAYED = ("full", "comm", "comp")
 ROW = ("kind", "group", "dtype", "bytes")
+CALLED = ("kind", "dtype", "bytes")
 CORES_OF_A_RANK = 4
 RUNNING = 25.0
 """Seconds after which a replay of many iterations is under way."""
@@ -112,6 +114,7 @@ class Bench:
             figures["alone"] = self._alone(folder, full["collectives"])
             killed = executor.submit(self._killed, folder)
             figures["ends"] = [self._out_of_memory(folder, full), killed.result()]
+            figures["in_job"] = self._in_job(folder, full["collectives"])
 
     def _run(self, *words: str, allowed: tuple[int, ...] = (0,)) -> Any:
         return run(*self._torchrun, *words, allowed=allowed, cores=self._cores)
@@ -121,7 +124,8 @@ class Bench:
         words = ("capture", "--output", target, *CAPTURED, "--", "python", *self._torchrun)
         run("-m", "et_replay", *words, *self._script, cores=self._cores)
         if self._on_gpu:
-            run("-m", "et_replay", "plan", "--trace", target, "--output", plans)
+            words = ("--trace", target, "--share-streams", "--output", plans)
+            run("-m", "et_replay", "plan", *words)
 
     def _words(self, folder: Path, *words: str) -> tuple[str, ...]:
         trace = ("--trace", str(folder / "captured"), *self._device)
@@ -144,14 +148,32 @@ class Bench:
             "said": [line for line in done.stderr.splitlines() if line.startswith("et_replay")],
         }
 
-    def _alone(self, folder: Path, rows: list[dict[str, Any]]) -> list[float | None]:
-        """Return the time of each of these collectives by itself."""
+    def _alone(self, folder: Path, rows: list[dict[str, Any]]) -> list[dict[str, float] | None]:
+        """Return the times of each of these collectives by itself."""
         (folder / "rows.json").write_text(json.dumps(rows))
         script = "tests/benchmarks/plain_collectives.py"
-        times: list[float | None] = json.loads(
+        times: list[dict[str, float] | None] = json.loads(
             self._run(script, str(folder / "rows.json")).stdout.splitlines()[-1]
         )
         return times
+
+    def _in_job(self, folder: Path, rows: list[dict[str, Any]]) -> list[float | None]:
+        """Return the time of a call of each of these collectives in the job itself."""
+        if not self._on_gpu:
+            return [None] * len(rows)
+        target = folder / "in_job"
+        target.mkdir(exist_ok=True)
+        self._run("tests/benchmarks/job_collectives.py", str(target), *self._script)
+        of_ranks = [json.loads(path.read_text()) for path in sorted(target.glob("rank-*.json"))]
+        if len(set(map(len, of_ranks))) != 1:
+            raise SystemExit(f"ranks recorded {[*map(len, of_ranks)]} collectives of the job")
+        times: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+        for calls in zip(*(ranks[len(ranks) // 2 :] for ranks in of_ranks), strict=True):
+            if calls[0]["kind"] != "broadcast":  # of which the job does not tell who waited
+                called = tuple(calls[0][part] for part in CALLED)
+                times[called].append(min(call["time_ns"] for call in calls))
+        found = [times.get(tuple(row[part] for part in CALLED)) for row in rows]
+        return [None if each is None else statistics.median(each) for each in found]
 
     def _served(self, file: Path, *words: str) -> dict[str, Any]:
         """Run the job under an allocator; return what it, and each rank's allocator, tells."""
@@ -245,8 +267,9 @@ def tables(figures: dict[str, Any]) -> str:
         lines += [job_line(name, row, rank) for rank in range(len(row["jobs"][0]["losses"]))]
     lines += [
         "",
-        "| job | collective | type | bytes | calls | alone | comm / alone | full / alone |",
-        "| --- | --- | --- | --: | --: | --: | --: | --: |",
+        "| job | collective | type | bytes | calls | alone | comm / alone | in the job |"
+        " full / in the job |",
+        "| --- | --- | --- | --: | --: | --: | --: | --: | --: |",
     ]
     for name, row in figures.items():
         lines += collective_lines(name, row)
@@ -279,18 +302,21 @@ def job_line(name: str, row: dict[str, Any], rank: int) -> str:
 
 
 def collective_lines(name: str, row: dict[str, Any]) -> list[str]:
-    """Return the time of each kind and size, over that of the same alone."""
+    """Return the time of each kind and size, over that of the same alone and in the job."""
     lines = []
     in_comm = {key(each): each for each in row["replays"]["comm"]["collectives"]}
-    for each, alone in zip(row["replays"]["full"]["collectives"], row["alone"], strict=True):
+    rows = row["replays"]["full"]["collectives"]
+    known = zip(rows, row["alone"], row.get("in_job", [None] * len(rows)), strict=True)
+    for each, alone, in_job in known:
         comm = in_comm.get(key(each))
         if alone is None or comm is None:
             continue
-        lines.append(
-            f"| {name} | {each['kind']} | {each['dtype']} | {each['bytes']} | {each['calls']}"
-            f" | {alone / 1e3:.1f} us | {comm['median_time_ns'] / alone:.3f}"
-            f" | {each['median_time_ns'] / alone:.3f} |"
-        )
+        call = alone.get("call_ns", alone["loop_ns"])
+        cells = [name, each["kind"], each["dtype"], str(each["bytes"]), str(each["calls"])]
+        cells += [f"{call / 1e3:.1f} us", f"{comm['median_time_ns'] / call:.3f}"]
+        cells.append("-" if in_job is None else f"{in_job / 1e3:.1f} us")
+        cells.append("-" if in_job is None else f"{each['median_time_ns'] / in_job:.3f}")
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
