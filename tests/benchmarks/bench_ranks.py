@@ -148,11 +148,11 @@ class Bench:
             "said": [line for line in done.stderr.splitlines() if line.startswith("et_replay")],
         }
 
-    def _alone(self, folder: Path, rows: list[dict[str, Any]]) -> list[dict[str, float] | None]:
-        """Return the times of each of these collectives by itself."""
+    def _alone(self, folder: Path, rows: list[dict[str, Any]]) -> list[float | None]:
+        """Return the time of each of these collectives by itself."""
         (folder / "rows.json").write_text(json.dumps(rows))
         script = "tests/benchmarks/plain_collectives.py"
-        times: list[dict[str, float] | None] = json.loads(
+        times: list[float | None] = json.loads(
             self._run(script, str(folder / "rows.json")).stdout.splitlines()[-1]
         )
         return times
@@ -189,7 +189,7 @@ class Bench:
                 {key: max(each[key] for each in result["iterations"][STEADY:]) for key in keys}
                 for result in sorted(results, key=lambda each: int(each["rank"]))
             ],
-            "said": [line for line in ended.stderr.splitlines() if line.startswith("et_replay")],
+            "said": re.findall(r"^et_replay: .*iterations under .*", ended.stderr, re.MULTILINE),
         }
 
     def _killed(self, folder: Path) -> dict[str, Any]:
@@ -275,7 +275,7 @@ def tables(figures: dict[str, Any]) -> str:
         lines += collective_lines(name, row)
     lines += ["", "| job | rank | seconds | said |", "| --- | --- | --: | --- |"]
     for name, row in figures.items():
-        for end in row["ends"]:
+        for end in row.get("ends", ()):
             said = " ".join(end["said"])
             lines.append(f"| {name} | {end['end']} | {end['seconds']:.1f} | {said} |")
     return "\n".join(lines)
@@ -311,9 +311,8 @@ def collective_lines(name: str, row: dict[str, Any]) -> list[str]:
         comm = in_comm.get(key(each))
         if alone is None or comm is None:
             continue
-        call = alone.get("call_ns", alone["loop_ns"])
         cells = [name, each["kind"], each["dtype"], str(each["bytes"]), str(each["calls"])]
-        cells += [f"{call / 1e3:.1f} us", f"{comm['median_time_ns'] / call:.3f}"]
+        cells += [f"{alone / 1e3:.1f} us", f"{comm['median_time_ns'] / alone:.3f}"]
         cells.append("-" if in_job is None else f"{in_job / 1e3:.1f} us")
         cells.append("-" if in_job is None else f"{each['median_time_ns'] / in_job:.3f}")
         lines.append(f"| {' | '.join(cells)} |")

@@ -3,10 +3,9 @@
     torchrun --standalone --nproc-per-node 2 tests/benchmarks/plain_collectives.py ROWS.json
 
 ROWS.json lists objects with `kind`, `dtype` and `bytes`, as in a replay's `--json`; rank 0 prints
-an object for each, with times in ns: `loop_ns` is that of a loop of calls, one after another as in
-NCCL's own tests, by their number, `call_ns` on GPUs what NCCL says of a call by itself, without
-waiting for another rank. Each call has buffers of its own, which no cache holds. It is null for a
-kind that this does not know.
+the list of times in ns, of a call without waiting for another rank: on GPUs what NCCL says of it.
+Calls of all rows take turns, with nothing between them, and each has buffers of its own, as in a
+job; gathers are in place, as those of FSDP. It is null for a kind that this does not know.
 """
 
 from __future__ import annotations
@@ -25,84 +24,91 @@ import torch.distributed as dist
 
 from et_replay.replay.dtypes import torch_dtype
 
-WARMUP, CALLS, TURNS = 5, 20, 5
-HELD = 20_000_000
-"""Cycles for which a GPU is kept busy: the host launches a loop meanwhile."""
+WARMUP, TURNS, CALLS = 1, 5, 20
+HELD = 4_000_000
+"""Cycles for which a GPU is kept busy, by row: the host launches the calls of a turn meanwhile."""
 Call = Callable[[int], dist.Work]
 
 
 def main() -> None:
-    """Take the times of each row."""
+    """Take the times of all rows."""
     os.environ["TORCH_NCCL_ENABLE_TIMING"] = "1"
     device = torch.device("cpu")
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    times = [times_of(row, device) for row in json.loads(Path(sys.argv[1]).read_text())]
+    rows = json.loads(Path(sys.argv[1]).read_text())
+    calls = [call_of(row, device) for row in rows]
+    known = [call for call in calls if call is not None]
+    turns = [timed(known, device) for _ in range(WARMUP + TURNS)][WARMUP:]
+    of_calls = iter(zip(*turns, strict=True))
+    times = [
+        None if call is None else time_of(row["kind"], next(of_calls))
+        for row, call in zip(rows, calls, strict=True)
+    ]
     if dist.get_rank() == 0:
         print(json.dumps(times))
     dist.barrier()
     dist.destroy_process_group()
 
 
-def times_of(row: dict[str, Any], device: torch.device) -> dict[str, float] | None:
-    """Return the times of one call, in ns: the median of several loops, and of all their calls."""
-    call = call_of(row, device)
-    if call is None:
-        return None
-    for number in range(WARMUP):
-        call(number).wait()
-    loops, of_calls = [], []
-    for _ in range(TURNS):
-        loop, durations = measured(call, device)
-        loops.append(loop)
-        of_calls += [without_waiting(row["kind"], times) for times in durations]
-    times = {"loop_ns": statistics.median(loops)}
-    if of_calls:
-        times["call_ns"] = statistics.median(of_calls)
+def time_of(kind: str, turns: tuple[list[list[float]], ...]) -> float:
+    """Return the time of a call without waiting.
+
+    Where each waits for all that is the time of the rank that came last; the one that sends a
+    broadcast does not wait, and may be done before it has arrived.
+    """
+    without_waiting = max if kind == "broadcast" else min
+    return statistics.median(without_waiting(times) for calls in turns for times in calls)
+
+
+def timed(calls: list[Call], device: torch.device) -> list[list[list[float]]]:
+    """Make all calls in turn, over and over; return by call the ns of each time, on each rank."""
+    dist.barrier()
+    timer = on_gpu if device.type == "cuda" else on_host
+    mine = torch.tensor(timer(calls), device=device, dtype=torch.float64)
+    of_ranks = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(of_ranks, mine)
+    times: list[list[list[float]]] = torch.stack(of_ranks, dim=-1).transpose(0, 1).tolist()
     return times
 
 
-def without_waiting(kind: str, times: list[float]) -> float:
-    """Return the time of a call of all ranks: where each waits for all, of the one that came last.
+def on_gpu(calls: list[Call]) -> list[list[float]]:
+    """Launch all while the GPU is held."""
+    torch.cuda._sleep(HELD * len(calls))
+    works = [[waited(call(number)) for call in calls] for number in range(CALLS)]
+    torch.cuda.synchronize()
+    return [[work._get_duration() * 1e6 for work in row] for row in works]
 
-    The one that sends a broadcast does not wait, and may be done before it has arrived.
-    """
-    return max(times) if kind == "broadcast" else min(times)
+
+def waited(work: dist.Work) -> dist.Work:
+    """Let what comes next wait for it."""
+    work.wait()
+    return work
 
 
-def measured(call: Call, device: torch.device) -> tuple[float, list[list[float]]]:
-    """Make CALLS calls; return the time of one, and that of each call on each rank."""
-    dist.barrier()
-    if device.type != "cuda":
-        begin = time.perf_counter_ns()
-        for number in range(CALLS):
-            call(number).wait()
-        return (time.perf_counter_ns() - begin) / CALLS, []
-    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    works = []
-    torch.cuda._sleep(HELD)
-    before.record()
+def on_host(calls: list[Call]) -> list[list[float]]:
+    """Make one after another."""
+    ends = [time.perf_counter_ns()]
     for number in range(CALLS):
-        works.append(call(number))
-        works[-1].wait()
-    after.record()
-    torch.cuda.synchronize(device)
-    durations = torch.tensor([work._get_duration() * 1e6 for work in works], device=device)
-    of_ranks = [torch.empty_like(durations) for _ in range(dist.get_world_size())]
-    dist.all_gather(of_ranks, durations)
-    return before.elapsed_time(after) * 1e6 / CALLS, torch.stack(of_ranks, dim=1).tolist()
+        for call in calls:
+            call(number).wait()
+            ends.append(time.perf_counter_ns())
+    times = torch.tensor(ends, dtype=torch.float64).diff().reshape(CALLS, len(calls))
+    listed: list[list[float]] = times.tolist()
+    return listed
 
 
 def call_of(row: dict[str, Any], device: torch.device) -> Call | None:
-    """Return what begins one call of a row's kind and size."""
-    dtype, ranks = torch_dtype(row["dtype"]), dist.get_world_size()
+    """Return what begins a call of a row's kind and size, by its number."""
+    dtype, ranks, rank = torch_dtype(row["dtype"]), dist.get_world_size(), dist.get_rank()
     if dtype is None:
         return None
-    shape = (CALLS, row["bytes"] // dtype.itemsize)
-    wholes = torch.zeros(shape, dtype=dtype, device=device)
-    parts = wholes.new_zeros(CALLS, shape[1] // ranks)
+    shape = (CALLS, ranks, row["bytes"] // dtype.itemsize // ranks)
+    wholes = torch.zeros(shape, dtype=dtype, device=device).flatten(1)
+    own = wholes.view(shape)[:, rank]
+    parts = wholes.new_zeros(CALLS, shape[-1]) if row["kind"] == "reduce_scatter_tensor" else own
     calls: dict[str, Call] = {
         "all_reduce": lambda k: dist.all_reduce(wholes[k], async_op=True),
         "broadcast": lambda k: dist.broadcast(wholes[k], src=0, async_op=True),
