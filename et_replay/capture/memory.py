@@ -15,7 +15,6 @@ import torch
 from et_replay.errors import headline
 from et_replay.script.rank import device_of_process
 from et_replay.script.telling import tell
-from et_replay.torch_settings import torch_settings
 from et_replay.whole_files import appearing
 
 OutOfMemory = Callable[[int, int, int], None]
@@ -84,13 +83,9 @@ def peaks() -> tuple[int | None, int | None]:
 
 
 def device_facts() -> dict[str, object]:
-    """Name the device that the script uses, and the settings that choose kernels for it."""
-    device, memory = device_of_process(), None
-    if device != "cpu":
-        properties = torch.cuda.get_device_properties(device)
-        device, memory = f"{device} {properties.name}", properties.total_memory
-    return {
-        "device": device,
-        "device_memory_bytes": memory,
-        "torch_settings": torch_settings(),
-    }
+    """Name the device that the script uses."""
+    device = device_of_process()
+    if device == "cpu":
+        return {"device": device, "device_memory_bytes": None}
+    properties = torch.cuda.get_device_properties(device)
+    return {"device": f"{device} {properties.name}", "device_memory_bytes": properties.total_memory}

@@ -25,6 +25,7 @@ from et_replay.captured_files import RUN, SNAPSHOT, TRACE
 from et_replay.errors import headline
 from et_replay.script.iterations import annotations_seen, watch_iterations
 from et_replay.script.telling import tell
+from et_replay.torch_settings import torch_settings
 
 _SCRIPTS_MARK = "mark ProfilerStep#"
 _TOLD_AFTER_WINDOW = 100
@@ -78,6 +79,7 @@ class Recorder:
         self._log = RunLog(self._settings.output, _facts(self._settings))
         self._memory = MemoryRecorder(self._out_of_memory)
         self._trace: TraceRecorder | None = None
+        self._told_settings: dict[str, bool | str] = {}
         self._traces = True
         self._in_window = True  # or before it
         self._iteration = 0
@@ -204,7 +206,14 @@ class Recorder:
             self._traces = False
             tell(f"warning: no execution trace is recorded: {error}.")
             return
+        self._tell_settings()
         self._mark()
+
+    def _tell_settings(self) -> None:
+        settings = torch_settings()
+        if settings != self._told_settings:
+            self._told_settings = settings
+            self._log.write({"torch_settings": settings})
 
     def _mark(self) -> None:
         if self._trace is not None:
@@ -217,6 +226,7 @@ class Recorder:
         self._in_window = False
         trace, self._trace = self._trace, None
         if trace is not None:
+            self._tell_settings()
             trace.stop()
             if not trace.is_whole():
                 self._tell_failure(f"{trace.path} is not whole: the disk may be full")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from et_replay.commands import options
+from et_replay.commands.facts_of_run import settings_of
 from et_replay.commands.output import progress_bar, warn, write_result
 from et_replay.comparison import Comparison, compare
 from et_replay.errors import OutOfMemoryError, ReplayError, UsageError
@@ -76,8 +77,8 @@ def compare_on_device(arguments: argparse.Namespace) -> int:
 
 
 def _as_in(run: CapturedRun | None, options: ReplayOptions) -> ReplayOptions:
-    """Replay with the settings of PyTorch that a captured run tells, if it is of one."""
-    return options if run is None else replace(options, torch_settings=run.header.torch_settings)
+    """Replay with the settings of PyTorch that a captured run tells."""
+    return replace(options, torch_settings=settings_of(run))
 
 
 def _refuse(arguments: argparse.Namespace) -> None:

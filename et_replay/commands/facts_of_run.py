@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from et_replay.commands import options
 from et_replay.events import MemoryHistory
 from et_replay.formats.captured_run import CapturedRun
 from et_replay.simulation import nearest_version
+
+if TYPE_CHECKING:
+    from et_replay.torch_settings import TorchSettings
 
 _VERSION = re.compile(r"\d+\.\d+")
 
@@ -27,6 +30,10 @@ def with_gpu(history: MemoryHistory, run: CapturedRun | None) -> MemoryHistory:
     return replace(history, gpu_memory=run.header.device_memory_bytes)
 
 
-def run_of(path: str, trace: str) -> CapturedRun | None:
-    """Find the process of the captured run at `path` that wrote `trace`; None at other paths."""
-    return next((run for run in options.runs_at(path) if str(run.trace) == trace), None)
+def settings_of(run: CapturedRun | None) -> TorchSettings:
+    """Return the settings of PyTorch in a run; raises TraceError where they cannot be."""
+    if run is None:
+        return {}
+    from et_replay.torch_settings import checked
+
+    return checked(run.torch_settings, run.source)

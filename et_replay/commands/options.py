@@ -16,6 +16,7 @@ from et_replay.formats.captured_run import (
     CapturedRun,
     captured_runs,
     read_captured_run,
+    run_that_wrote,
 )
 from et_replay.ranks.files import (
     is_pattern,
@@ -238,16 +239,20 @@ def expand(paths: Sequence[str], *, traces: bool = False) -> list[Named]:
         elif path != "-" and is_folder(Path(path)):
             files += _of_folder(path)
         elif is_pattern(path):
-            found = [Named(str(file), rank=rank) for rank, file in rank_files(path).items()]
+            found = [
+                Named(str(file), run_that_wrote(file), rank)
+                for rank, file in rank_files(path).items()
+            ]
             files += _of_all_ranks(path, found)
         else:
-            files.append(Named(path))
+            files.append(Named(path, run_that_wrote(path)))
     return files
 
 
 def expand_to_one(path: str) -> Named:
     """Return the file to read of a captured run, its execution trace if it has one, or `path`."""
-    found = _of_runs(path, runs, traces=True) if (runs := runs_at(path)) else [Named(path)]
+    runs = runs_at(path)
+    found = _of_runs(path, runs, traces=True) if runs else [Named(path, run_that_wrote(path))]
     if len(found) > 1:
         raise UsageError(
             f"{path} is a run of {len(found)} processes, expected one: give one file of"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from et_replay.commands import options
-from et_replay.commands.facts_of_run import run_of, version_of, with_gpu
+from et_replay.commands.facts_of_run import settings_of, version_of, with_gpu
 from et_replay.commands.inputs import plan_path
 from et_replay.commands.needs_torch import needs_torch
 from et_replay.commands.output import (
@@ -36,7 +36,7 @@ from et_replay.explain import Explanation, Option, explain, find_way_out
 from et_replay.explain.cases import cases_of
 from et_replay.explain.explanation import Moment
 from et_replay.formats import open_recording
-from et_replay.formats.captured_run import CapturedRun
+from et_replay.formats.captured_run import CapturedRun, run_that_wrote
 from et_replay.planning import read_plan
 from et_replay.program import (
     Mode,
@@ -108,7 +108,7 @@ def _options_for_all(arguments: argparse.Namespace, program: Program) -> ReplayO
 
     configuration = _configuration_of(arguments)
     choose_target(arguments.device, "").refuse_simulated(_only_simulated(arguments))
-    captured = run_of(arguments.trace, program.trace.source)
+    captured = run_that_wrote(program.trace.source)
     return _with_workspace(program, _options_of(arguments, configuration, captured))
 
 
@@ -171,7 +171,7 @@ def _options_of(
         operator_times=arguments.operator_times,
         imports=tuple(dict.fromkeys((*configuration.imports, *arguments.imports))),
         skips=configuration.skip,
-        torch_settings={} if captured is None else captured.header.torch_settings,
+        torch_settings=settings_of(captured),
     )
 
 

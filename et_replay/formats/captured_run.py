@@ -4,6 +4,7 @@ A line is written as it happens, so that of a killed process all but the last on
 
     {"et_replay_run": 1, "rank": 0, "world_size": 2, "words": ["train.py"], "torch": "2.11.0", ...}
     {"iteration": 0, "by": "optimizer step", "begin_time_us": ..., "end_time_us": ..., ...}
+    {"torch_settings": {"float32_matmul_precision": "high", ...}}
     {"wrote": "rank-0.snapshot.pickle", "what": "memory snapshot"}
     {"failed": "torch.OutOfMemoryError: ...", "time_us": ...}
     {"end": "exception", "error": "torch.OutOfMemoryError: ...", "time_us": ..., "exit_status": 1}
@@ -14,9 +15,10 @@ end it is a line of its own.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +38,7 @@ _NAMES = {_TRACE: (f".{TRACE}", f".{TRACE}.gz"), _SNAPSHOT: (f".{SNAPSHOT}",)}
 
 
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line: what ran, and where. Sizes are bytes, times Unix microseconds.
-
-    `torch_settings` are those of `et_replay.torch_settings`.
-    """
+    """The first line: what ran, and where. Sizes are bytes, times Unix microseconds."""
 
     et_replay_run: int
     et_replay: str = ""
@@ -52,7 +51,6 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
     device: str | None = None
     device_memory_bytes: int | None = None
     allocator_settings: str = ""
-    torch_settings: dict[str, bool | int | str] = {}
     skip: int = 0
     iterations: int = 0
     mark: str | None = None
@@ -70,6 +68,10 @@ class RunIteration(msgspec.Struct, frozen=True, kw_only=True):
     recorded: bool = False
     peak_allocated_bytes: int | None = None
     peak_reserved_bytes: int | None = None
+
+
+class _Settings(msgspec.Struct):
+    torch_settings: Any
 
 
 class _Wrote(msgspec.Struct):
@@ -98,6 +100,7 @@ class _Status(msgspec.Struct):
 _LINES: dict[str, type[msgspec.Struct]] = {
     "et_replay_run": RunHeader,
     "iteration": RunIteration,
+    "torch_settings": _Settings,
     "wrote": _Wrote,
     "failed": _Failed,
     "end": _End,
@@ -114,7 +117,9 @@ class CapturedRun:
     that ended, of which there may be more than were told. `end` is how it ended, "" where it was
     killed, and `error` the exception that it ended with. `status` is its exit code, -n where signal
     n ended it, None where that is not known. `annotations` names some that were seen where none
-    was the mark asked for. `notes` says in sentences what of it could not be read.
+    was the mark asked for. `torch_settings` are those at the begin of what was recorded, as they
+    were told: see `et_replay.torch_settings`. `notes` says in sentences what of it could not be
+    read.
     """
 
     source: str
@@ -129,6 +134,7 @@ class CapturedRun:
     error: str = ""
     status: int | None = None
     annotations: tuple[str, ...] = ()
+    torch_settings: Any = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -161,6 +167,7 @@ def read_captured_run(path: str | Path) -> CapturedRun:
     wrote = {line.what: line.wrote for line in lines if isinstance(line, _Wrote)}
     iterations = tuple(line for line in lines if isinstance(line, RunIteration))
     end = next((line for line in reversed(lines) if isinstance(line, _End)), None)
+    settings = [line.torch_settings for line in lines if isinstance(line, _Settings)]
     statuses = [line.exit_status for line in lines if isinstance(line, _End | _Status)]
     return CapturedRun(
         source=source.name,
@@ -175,8 +182,21 @@ def read_captured_run(path: str | Path) -> CapturedRun:
         error=end.error if end else "",
         status=statuses[-1] if statuses else None,
         annotations=end.annotations if end else (),
+        torch_settings=settings[-1] if settings else {},
         notes=tuple(_notes(source.damage, lost, end is not None, bool(statuses))),
     )
+
+
+def run_that_wrote(file: str | Path) -> CapturedRun | None:
+    """Find what the process told that wrote a file, if it lies beside it and can be read."""
+    file = Path(file)
+    told = file.with_name(f"{file.name.partition('.')[0]}{RUN_SUFFIX}")
+    if told == file or not os.path.isfile(told):  # which a name that cannot be is not either
+        return None
+    with suppress(TraceError):
+        run = read_captured_run(told)
+        return run if file in (run.trace, run.snapshot) else None
+    return None
 
 
 def add_status(path: Path, status: int) -> None:

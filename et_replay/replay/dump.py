@@ -23,6 +23,7 @@ from et_replay.replay.prepare import Preparer
 from et_replay.replay.prepared import PreparedCall, PreparedOperation
 from et_replay.replay.requirement import Requirement
 from et_replay.replay.target import Target, choose_target
+from et_replay.torch_settings import as_code
 
 _HELPERS = (
     *(dumped.uniform, dumped.integers, dumped.zeros, dumped.empty, dumped.repeated),
@@ -39,14 +40,14 @@ types and layouts. It needs PyTorch alone (written with {version}):
 
 from __future__ import annotations
 
-import sys
+{system}import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 {imports}
-DEVICE = torch.device(sys.argv[1] if len(sys.argv) > 1 else {device!r})
+{settings}DEVICE = torch.device(sys.argv[1] if len(sys.argv) > 1 else {device!r})
 HOST = torch.device("cpu")
 '''
 
@@ -107,11 +108,14 @@ class _Writer:
         if len(operations) == 1:
             what = f"One operation of an execution trace: {_plain(operations[0].node.name)}."
         trace, window = self._program.trace.source, self._program.window.name
+        settings = "".join(f"{line}\n" for line in as_code(self._options.torch_settings))
         return _HEAD.format(
             what=what,
             where=f"{_plain(trace)}, window {_plain(window)}",
             version=torch.__version__,
             imports="".join(f"import {name}\n" for name in self._options.imports),
+            system="import os\n" if "os." in settings else "",
+            settings=settings,
             device=str(self._target.device),
         )
 

@@ -61,6 +61,8 @@ _REHEARSED = (
     " --allocator stalloc:expandable_segments:True needs less there."
 )
 
+_NOT_IN_FORCE = f"The job's setting {{}} is not in force, as torch {torch.__version__} has none."
+
 
 def replay(
     program: Program,
@@ -86,9 +88,11 @@ def replay(
         communicator.begin()
     try:
         settings = {} if target.device.type == "meta" else options.torch_settings
-        with _without_gradients(communicator, target), in_force(settings) as changed:
+        with _without_gradients(communicator, target), in_force(settings) as job:
             run = _Replay(program, options, target, progress, served, communicator)
-            return replace(run.result(), torch_settings=changed)
+            result = run.result()
+            notes = (*result.notes, *map(_NOT_IN_FORCE.format, job.unknown))
+            return replace(result, torch_settings=job.changed, notes=notes)
     except RuntimeError as error:
         if target.simulated:
             raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +13,9 @@ from et_replay.replay.prepared import PreparedCall, PreparedOperation, flatten, 
 from et_replay.replay.result import Outcome
 from et_replay.replay.tensor_store import TensorStore
 from et_replay.replay.values import is_laid_out_as
+
+_REFUSED = "not have a deterministic implementation"
+"""In what PyTorch raises where all must be deterministic (at::Context::alertNotDeterministic)."""
 
 
 class FirstRun:
@@ -32,7 +37,14 @@ class FirstRun:
         """
         call.inputs = self._filled(call)
         self._enforce_bounds(operation, call)
-        return self._conformed(operation, call, call.run(self._store.slots))
+        try:
+            result = call.run(self._store.slots)
+        except RuntimeError as error:
+            if not torch.are_deterministic_algorithms_enabled() or _REFUSED not in str(error):
+                raise
+            call.function = partial(_as_it_is, call.function)  # as the job must have called it
+            result = call.run(self._store.slots)
+        return self._conformed(operation, call, result)
 
     def replace(self, operation: PreparedOperation, call: PreparedCall, error: Exception) -> None:
         """Put what the policy asks for in the place of a call that failed, in any iteration."""
@@ -88,6 +100,16 @@ class FirstRun:
             f"its result has another {difference} here, and is given the recorded one",
         )
         return call.conform(result)
+
+
+def _as_it_is(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call an operator that has no deterministic way."""
+    mode = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode(0)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        torch.set_deterministic_debug_mode(mode)
 
 
 def sentence(error: BaseException) -> str:

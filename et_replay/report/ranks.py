@@ -117,8 +117,8 @@ def _summary(trace: str, results: Results, size: int) -> Iterator[tuple[str, str
     yield "Ranks", f"{count}, on {_one_of(result.device for result in results.values())}"
     yield "Replay mode", first.replay_mode
     yield "Mode", first.mode
-    if settings := [result.torch_settings for result in results.values() if result.torch_settings]:
-        yield "As in the job", _one_of(map(settings_text, settings))
+    if any(result.torch_settings for result in results.values()):
+        yield "As in the job", _settings_of_all(results)
     kind = "simulated" if first.simulated else "measured"
     times = {rank: median for rank, result in results.items() if (median := _time(result))}
     if times:
@@ -138,6 +138,14 @@ def _summary(trace: str, results: Results, size: int) -> Iterator[tuple[str, str
         if result.out_of_memory is not None:
             reason = str(result.out_of_memory).removeprefix("Out of memory: ")
             yield "Out of memory", f"rank {rank}: {reason}"
+
+
+def _settings_of_all(results: Results) -> str:
+    """Write the settings that are the same in all ranks, or those of each."""
+    texts = {rank: settings_text(result.torch_settings) for rank, result in results.items()}
+    if len(set(texts.values())) == 1:
+        return texts[min(texts)]
+    return "; ".join(f"rank {rank}: {text or 'none'}" for rank, text in sorted(texts.items()))
 
 
 def _need(memory: MemoryPeaks) -> tuple[int, int]:

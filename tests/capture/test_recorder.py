@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +18,7 @@ from et_replay.capture import capture, mark_iteration
 from et_replay.capture.recorder import Recorder, Settings
 from et_replay.errors import UsageError
 from et_replay.formats import open_trace
+from et_replay.formats.captured_run import captured_runs
 from et_replay.program import select_window
 
 Observe = Callable[[int, int, int, int], None]
@@ -25,6 +26,11 @@ Observe = Callable[[int, int, int, int], None]
 
 def entries(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "rank-0.run.jsonl").read_text().splitlines()]
+
+
+def written(entries: Iterable[dict[str, Any]]) -> list[str | None]:
+    """List the file of each line, None for another one; lines of settings are left out."""
+    return [entry.get("wrote") for entry in entries if "torch_settings" not in entry]
 
 
 def marks(folder: Path) -> dict[str, str]:
@@ -64,17 +70,21 @@ def test_what_happens_within_is_captured(tmp_path: Path) -> None:
     assert select_window(trace, "2")
 
 
-def test_the_settings_of_torch_that_choose_kernels_are_told(tmp_path: Path) -> None:
+def test_settings_of_torch_are_told_as_they_are_while_it_is_recorded(tmp_path: Path) -> None:
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
     try:
-        with capture(tmp_path / "run", skip=0, iterations=1):
+        with capture(tmp_path / "run", skip=1, iterations=1):
+            infer(1)
+            torch.set_float32_matmul_precision("high")
+            infer(1)
+            torch.set_float32_matmul_precision("medium")
             infer(1)
     finally:
         torch.set_float32_matmul_precision(before)
-    told = entries(tmp_path / "run")[0]["torch_settings"]
-    assert told["float32_matmul_precision"] == "high"
-    assert told["backends.cudnn.benchmark"] is False
+    told = [entry["torch_settings"] for entry in entries(tmp_path / "run") if len(entry) == 1]
+    assert [settings["float32_matmul_precision"] for settings in told] == [before, "high"]
+    (run,) = captured_runs(tmp_path / "run")
+    assert run.torch_settings == told[1]
 
 
 def test_an_exception_within_is_told_and_passes(tmp_path: Path) -> None:
@@ -109,7 +119,7 @@ def test_a_mark_that_stays_open_delays_the_end_by_one_iteration(tmp_path: Path) 
             for _ in range(3):
                 with record_function("step"):
                     torch.ones(8).relu()
-    assert [entry.get("wrote") for entry in entries(tmp_path / "run")] == [
+    assert written(entries(tmp_path / "run")) == [
         *[None] * 4,
         "rank-0.et.json",
         None,
@@ -284,7 +294,7 @@ def test_the_history_of_cuda_memory_goes_from_its_first_use_to_the_windows_end(
     first, *told, last = entries(tmp_path)
     assert (first["device"], first["device_memory_bytes"]) == ("cuda:0 NVIDIA H200", 150_000)
     assert (told[0]["peak_allocated_bytes"], told[0]["peak_reserved_bytes"]) == (1000, 2000)
-    assert [entry.get("wrote") for entry in told] == [
+    assert written(told) == [
         None,
         None,
         "rank-0.et.json",

@@ -219,21 +219,47 @@ def test_a_version_without_a_simulated_behaviour_is_the_nearest(
     assert (row["torch_version"], row["device_memory_bytes"]) == (version, capacity)
 
 
+def tell_settings(folder: Path, rank: int, settings: object) -> Path:
+    path = folder / f"rank-{rank}.run.jsonl"
+    path.write_text(path.read_text() + json.dumps({"torch_settings": settings}) + "\n")
+    return path
+
+
 def test_a_replay_has_the_runs_own_settings_of_torch(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = folder / "rank-1.run.jsonl"
-    header, *lines = path.read_text().splitlines(keepends=True)
-    settings = {"float32_matmul_precision": "high", "backends.cudnn.enabled": True}
-    told = {**json.loads(header), "torch_settings": settings}
-    path.write_text("".join([json.dumps(told) + "\n", *lines]))
-    words = ("--trace", str(path), "--quiet", "--iterations", "1", "--warmup", "0")
-    (result,) = results(capsys, "replay", *words, "--device", "cpu")
-    assert result["torch_settings"] == {"float32_matmul_precision": "high"}
-    assert main(["replay", *words, "--device", "cpu"]) == 0
-    assert "As in the job  float32_matmul_precision high" in capsys.readouterr().out
-    (result,) = results(capsys, "replay", *words, "--device", "meta")
-    assert result["torch_settings"] == {}
+    settings = {"deterministic_debug_mode": "warn", "backends.cudnn.enabled": True}
+    run = tell_settings(folder, 1, settings)
+    for trace in (str(run), str(folder / "rank-1.et.json")):
+        words = ("--trace", trace, "--quiet", "--iterations", "1", "--warmup", "0")
+        (result,) = results(capsys, "replay", *words, "--device", "cpu")
+        assert result["torch_settings"] == {"deterministic_debug_mode": "warn"}
+        assert main(["replay", *words, "--device", "cpu"]) == 0
+        assert "As in the job  deterministic_debug_mode warn\n" in capsys.readouterr().out
+        (result,) = results(capsys, "replay", *words, "--device", "meta")
+        assert result["torch_settings"] == {}
+
+
+def test_settings_that_cannot_be_are_refused_where_they_count(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tell_settings(folder, 1, {"float32_matmul_precision": "ultra"})
+    assert main(["replay", "--trace", str(run), "--device", "cpu", "--quiet"]) == 1
+    assert capsys.readouterr().err == (
+        f"et_replay: error: {run} tells 'ultra' as PyTorch's setting float32_matmul_precision,"
+        " expected one of highest, high, medium; remove it there to replay with that of this"
+        " process.\n"
+    )
+    assert main(["info", "--trace", str(folder)]) == 0
+
+
+def test_a_setting_that_this_torch_does_not_have_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tell_settings(folder, 1, {"backends.of_tomorrow": True})
+    words = ("--trace", str(run), "--iterations", "1", "--warmup", "0", "--device", "cpu")
+    assert main(["replay", *words]) == 0
+    assert "setting 'backends.of_tomorrow' is not in force" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

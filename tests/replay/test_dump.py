@@ -157,6 +157,17 @@ def test_what_cannot_be_called_is_a_comment_and_its_results_are_made_up(tmp_path
     assert results_of(tmp_path, text)[0][0] == [3]
 
 
+def test_a_dump_has_the_settings_of_the_job(tmp_path: Path) -> None:
+    nodes = [call(12, "relu", [floats(12, 3)], [floats(14, 3)])]
+    settings = {"float32_matmul_precision": "high", "CUBLAS_WORKSPACE_CONFIG": ":16:8"}
+    text = text_of(program_of(tmp_path, *nodes), torch_settings=settings)
+    lines = text.splitlines()
+    assert "import os" in lines
+    begin = lines.index("torch.set_float32_matmul_precision('high')")
+    assert lines[begin + 1] == "os.environ['CUBLAS_WORKSPACE_CONFIG'] = ':16:8'"
+    assert results_of(tmp_path, text)[0][0] == [3]
+
+
 def test_a_name_in_a_trace_cannot_become_code(tmp_path: Path) -> None:
     name = '"""\nimport os\n"""'
     nodes = [mark(3, name), operator(10, f"x::{name}", 3, outputs=[floats(12, 3)])]

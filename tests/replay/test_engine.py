@@ -8,7 +8,7 @@ import pytest
 import torch
 from program.programs import program_of
 from replay.tiny_traces import MIB, call, floats, held, integers, run, see, values_seen
-from trace_builder import T, Typed, mark
+from trace_builder import T, Typed, mark, operator
 
 from et_replay.program import Mode, Program
 
@@ -42,17 +42,35 @@ def test_writing_one_half_of_an_input_storage_leaves_the_other_half(
     assert seen == [[7] * 4, [0] * 4, [7] * 4, [5] * 4]
 
 
-def test_the_settings_of_the_job_are_in_force(tmp_path: Path) -> None:
-    indices = integers(12, 2)
-    program = program_of(
-        tmp_path, call(10, "put_", [floats(13, 8), indices, floats(14, 2), False], [floats(13, 8)])
+def test_the_settings_of_the_job_are_in_force_while_operators_run(tmp_path: Path) -> None:
+    modes: list[int] = []
+    library = torch.library.Library("et_replay_test_settings", "DEF")
+    library.define("look(Tensor self) -> ()")
+    library.impl(
+        "look",
+        lambda _: modes.append(torch.get_deterministic_debug_mode()),
+        "CompositeExplicitAutograd",
     )
-    assert run(program).coverage.executed == 1
-    strict = run(program, torch_settings={"deterministic_debug_mode": 2})
-    (reason,) = strict.coverage.reasons
-    assert "put_ does not have a deterministic implementation" in reason.reason
-    assert strict.torch_settings == {"deterministic_debug_mode": 2}
-    assert run(program).coverage.executed == 1
+    name = "et_replay_test_settings::look"
+    node = operator(10, name, 2, [floats(13, 2)], schema=f"{name}(Tensor self) -> ()")
+    settings = {"deterministic_debug_mode": "error"}
+    result = run(program_of(tmp_path, node), torch_settings=settings, warmup=0, iterations=2)
+    assert modes == [2, 2]
+    assert result.torch_settings == settings
+    assert torch.get_deterministic_debug_mode() == 0
+
+
+def test_an_operator_that_is_not_deterministic_runs_as_the_job_must_have_run_it(
+    tmp_path: Path,
+) -> None:
+    whole, indices = integers(13, 4), integers(12, 2)
+    nodes = (
+        call(9, "fill_.Scalar", [whole, 5], [whole]),
+        call(10, "put_", [whole, indices, integers(14, 2), False], [whole]),
+        call(11, "add_.Scalar", [whole, 1, 1], [whole]),
+    )
+    strict = run(program_of(tmp_path, *nodes), torch_settings={"deterministic_debug_mode": "error"})
+    assert (strict.coverage.executed, strict.coverage.reasons) == (3, [])
 
 
 @pytest.mark.parametrize("mode", MODES)

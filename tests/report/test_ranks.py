@@ -145,6 +145,15 @@ def test_a_rank_out_of_memory_is_named() -> None:
     assert lines[lines.index("Rank 1") + 1].startswith("Trace         job/rank-1.et.json")
 
 
+def test_settings_of_the_job_are_told_once_or_by_rank() -> None:
+    high = {"float32_matmul_precision": "high"}
+    both = {rank: dataclasses.replace(result(rank, 1, 1), torch_settings=high) for rank in (0, 1)}
+    assert "As in the job  float32_matmul_precision high\n" in ranks_text("job", both)
+    one = {**both, 0: result(0, 1, 1)}
+    line = "As in the job  rank 0: none; rank 1: float32_matmul_precision high\n"
+    assert line in ranks_text("job", one)
+
+
 def test_ranks_that_were_ended_are_counted() -> None:
     found: Any = ranks_object("job", {1: RESULTS[1]}, 4)
     assert (found["world_size"], [rank["rank"] for rank in found["ranks"]]) == (4, [1])
