@@ -273,7 +273,7 @@ def tables(figures: dict[str, Any]) -> str:
     ]
     for name, row in figures.items():
         lines += collective_lines(name, row)
-    lines += ["", "| job | rank | seconds | said |", "| --- | --- | --: | --- |"]
+    lines += ["", "| job | end | seconds | said |", "| --- | --- | --: | --- |"]
     for name, row in figures.items():
         for end in row.get("ends", ()):
             said = " ".join(end["said"])
