@@ -83,6 +83,7 @@ class _Forward:
         self._device_addresses: list[int] = []
         self._begun: dict[tuple[int, int], int] = {}
         self._routed = DEFAULT_POOL
+        self._last_uses: dict[tuple[int, int], int] = {}
         self._stacks: dict[int, int] = {}
         self._partial = self._unknown = self._unseen = 0
         for segment in start:
@@ -110,6 +111,11 @@ class _Forward:
 
     def walk(self, entries: Sequence[TraceEntry]) -> None:
         """Add the events of all entries."""
+        self._last_uses = {
+            self._pools.find(entry): position
+            for position, entry in enumerate(entries)
+            if entry.action == "alloc"
+        }
         position = 0
         while position < len(entries):
             entry = entries[position]
@@ -118,7 +124,7 @@ class _Forward:
                 end = position
                 while end < len(entries) and entries[end].action in RELEASES:
                     end += 1
-                self._release(entries[position:end], entries[end] if end < len(entries) else None)
+                self._release(entries, position, end)
                 position = end
                 continue
             position += 1
@@ -180,10 +186,17 @@ class _Forward:
             self._log.add(Action.POOL_BEGIN, pool_number(pool), stream=-1)
         self._routed = pool
 
-    def _release(self, run: Sequence[TraceEntry], following: TraceEntry | None) -> None:
-        """Take back what a run of releases gave to the device, and say who did it."""
+    def _release(self, entries: Sequence[TraceEntry], begin: int, end: int) -> None:
+        """Take back what a run of releases gave to the device, and say who did it.
+
+        A private pool of which something is given back is in use no more, unless it is used later:
+        then it was for a request.
+        """
+        run, following = entries[begin:end], entries[end] if end < len(entries) else None
         before = self._reserved.total
         for pool in {self._pools.find(entry) for entry in run} - {DEFAULT_POOL}:
+            if self._last_uses.get(pool, begin) > begin:
+                continue
             self._route(DEFAULT_POOL)
             if self._begun.get(pool, 0):
                 self._log.add(Action.POOL_RELEASE, pool_number(pool))
@@ -191,11 +204,16 @@ class _Forward:
         for entry in run:
             self._reserved.give_back(entry.address, entry.size)
         if following is None or following.action not in (*GROWTHS, "oom"):
-            self._log.add(Action.EMPTY_CACHE)
+            self._empty_cache()
         elif run[0].action == "segment_free" and self._has_idle_segment():
             self._partial += 1
         elif not self._is_needed(before, following):
-            self._log.add(Action.EMPTY_CACHE)
+            self._empty_cache()
+
+    def _empty_cache(self) -> None:
+        """Let the program do so, which it cannot while it captures."""
+        self._route(DEFAULT_POOL)
+        self._log.add(Action.EMPTY_CACHE)
 
     def _has_idle_segment(self) -> bool:
         """Tell whether a segment outside of private pools is left without a block in it."""

@@ -229,3 +229,44 @@ def test_segment_of_a_private_pool_goes_back_after_all_uses_of_the_pool_ended(re
         *("POOL_BEGIN", "ALLOC", "FREE", "POOL_END", "ALLOC", "POOL_RELEASE", "EMPTY_CACHE"),
         *("FREE", "ALLOC"),
     ]
+
+
+def test_a_segment_of_a_private_pool_that_is_used_later_went_for_a_request(read_history):
+    """As garbage collection does in some versions."""
+    entries = [
+        *cycle(A, 60 * MIB),
+        entry("segment_alloc", B, 100 * MIB),
+        entry("alloc", B, 100 * MIB),
+        entry("segment_free", A, 60 * MIB),
+        entry("segment_alloc", C, 200 * MIB),
+        entry("alloc", C, 200 * MIB),
+    ]
+    segments = [segment(B, block(100 * MIB)), segment(C, block(200 * MIB))]
+    content = snapshot(
+        [{**each, "segment_pool_id": POOL} for each in segments],
+        [{**each, "pool_id": POOL} for each in entries],
+    )
+
+    found = actions(read_history(content))
+    assert found[:4] == ["POOL_BEGIN", "ALLOC", "FREE", "ALLOC"]
+    assert "POOL_RELEASE" not in found
+    assert found[-1] == "ALLOC"
+
+
+def test_the_cache_is_emptied_outside_of_captures(read_history):
+    content = snapshot(
+        [segment(A, block(20 * MIB), segment_pool_id=POOL)],
+        [
+            *({**each, "pool_id": (0, 0)} for each in cycle(B, 20 * MIB)),
+            entry("segment_alloc", A, 20 * MIB, pool_id=POOL),
+            entry("alloc", A, 2 * MIB, pool_id=POOL),
+            entry("segment_free", B, 20 * MIB, pool_id=(0, 0)),
+            *({**each, "pool_id": POOL} for each in freed(A, 2 * MIB)),
+            entry("alloc", A, 20 * MIB, pool_id=POOL),
+        ],
+    )
+
+    assert actions(read_history(content)) == [
+        *("ALLOC", "FREE", "POOL_BEGIN", "ALLOC", "POOL_END", "EMPTY_CACHE", "FREE"),
+        *("POOL_BEGIN", "ALLOC"),
+    ]
