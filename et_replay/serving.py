@@ -56,12 +56,11 @@ def simulator_for(
 
     The native allocator, plain or as recorded, starts from the segments that were reserved then, if
     they fit.
-    As recorded, and on the recorded capacity, the device gives the recorded addresses: among equal
+    As recorded, and on a device that is no smaller, it gives the recorded addresses: among equal
     blocks the allocator takes the lowest, so what it does depends on them. Raises UsageError for an
     allocator, a setting or a version that there is not.
     """
-    same_device = capacity == capacity_for(history, None)
-    exact = same_device and allocator == as_recorded(history)
+    exact = allocator == as_recorded(history) and capacity >= capacity_for(history, None)
     return Simulator(
         allocator,
         capacity,

@@ -73,6 +73,23 @@ def test_a_recorded_oom_comes_again_and_ends_with_3(
     assert failures == {"new_events": [], "reproduced_events": [1], "absent_events": []}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--device-memory", "150109880320", "--memory-fraction", "0.010478084431531176")],
+    ids=["as the file proves", "as the job was limited"],
+)
+def test_a_job_that_was_limited_fails_as_it_did(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """The error was: 1.25 GiB allocated, and 99.34 MiB reserved but unallocated."""
+    sample = Path(__file__).resolve().parents[2] / "traces/transformer_oom.pickle.gz"
+    result = replayed(tmp_path, 3, "--trace", str(sample), *words, "--quiet")
+    failure = result["out_of_memory"]
+    unallocated = failure["reserved_bytes"] - failure["allocated_bytes"]
+    assert failure["requested_bytes"] == 132 * MIB
+    assert f"{unallocated / MIB:.2f}" == "99.34"
+    assert f"{failure['allocated_bytes'] / 2**30:.2f}" == "1.25"
+    assert result["peak_reserved_bytes"] == 1_572_864_000
+
+
 def test_the_way_out_of_a_recorded_oom_says_what_each_allocator_needs(
     oom: str, tmp_path: Path
 ) -> None:
