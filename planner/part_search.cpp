@@ -34,7 +34,7 @@ bool PartSearch::done() const {
   return contest_.decided() || exhausted() || stop_.over.load(std::memory_order_relaxed);
 }
 
-void PartSearch::improve(Bytes target, std::int64_t effort) {
+void PartSearch::improve(Bytes target, std::int64_t effort, int times) {
   contest_.aim(target);
   if (done()) return;
   if (part_.items.size() <= few) {
@@ -49,7 +49,7 @@ void PartSearch::improve(Bytes target, std::int64_t effort) {
   round.orders.assign(fixed_orders().begin() + 1, fixed_orders().end());
   run(round);
   std::int64_t share = std::max<std::int64_t>(effort / 32, 16 * count);
-  for (; !done() && effort > 0; share *= 2) {
+  for (effort *= times; !done() && effort > 0; share *= 2) {
     share = std::min(share, effort);
     effort -= share;
     const auto orders = std::max<std::int64_t>(share / count, 2);

@@ -25,9 +25,10 @@ class PartSearch {
   // Finds some offsets, by the first of the fixed orders; in a hurry, any that are found quickly.
   void begin(bool hurried);
 
-  // Goes on until the arena is at most `target`, no better one is possible or the effort is spent:
-  // about so many microseconds on each of two threads.
-  void improve(Bytes target, std::int64_t effort);
+  // Goes on until the arena is at most `target`, no better one is possible or the effort is spent so
+  // many `times`: about so many microseconds on each of two threads. What comes first is the same
+  // however many times, so that more never finds less.
+  void improve(Bytes target, std::int64_t effort, int times);
 
   bool found() const { return !offsets().empty(); }
   Bytes arena() const { return contest_.arena(); }

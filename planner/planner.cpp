@@ -26,7 +26,7 @@ class Plan {
   Plan(const Normal& normal, const Effort& effort, const Stop& stop)
       : normal_(normal),
         threads_(std::max(effort.threads, 1u)),
-        level_(effort.level),
+        times_(effort.level == Level::best ? 10 : 1),
         hurried_(ends(effort.timeout)) {
     for (const Part& part : normal.parts) {
       searches_.push_back(std::make_unique<PartSearch>(part, threads_, stop));
@@ -41,7 +41,7 @@ class Plan {
       const std::size_t part = neediest();
       if (improved[part]) break;
       const Bytes target = std::max(normal_.parts[part].target, needed - normal_.bases[part]);
-      searches_[part]->improve(target, effort_for(normal_.parts[part]));
+      searches_[part]->improve(target, effort_for(normal_.parts[part]), times_);
       improved[part] = true;
       needed = std::max(needed, top(part));
     }
@@ -68,15 +68,13 @@ class Plan {
     return most;
   }
 
-  std::int64_t effort_for(const Part& part) const {
-    const auto count = static_cast<std::int64_t>(part.items.size());
-    const std::int64_t effort = std::max<std::int64_t>(4'000'000, 40 * count);
-    return level_ == Level::best ? 10 * effort : effort;
+  static std::int64_t effort_for(const Part& part) {
+    return std::max<std::int64_t>(4'000'000, 40 * static_cast<std::int64_t>(part.items.size()));
   }
 
   const Normal& normal_;
   const unsigned threads_;
-  const Level level_;
+  const int times_;
   const bool hurried_;
   Searches searches_;
 };
