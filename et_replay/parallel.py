@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import multiprocessing.resource_tracker
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import joblib
@@ -26,15 +30,61 @@ def in_parallel(
     (DASK_SCHEDULER_ADDRESS, RAY_ADDRESS), else on one of this machine. Raises UsageError for a
     backend that is not there.
     """
+    with _cluster(backend, jobs), _configured(backend, jobs):
+        active, _ = joblib.parallel.get_active_backend()
+        one_by_one = active.supports_return_generator  # that of ray does not
+        parallel = joblib.Parallel(return_as="generator" if one_by_one else "list")
+        calls = (joblib.delayed(work)(*task) for task in tasks)
+        with ExitStack() as ends:
+            with _untold_of_interrupts() if backend == "loky" else nullcontext():
+                results = parallel(calls)
+                if one_by_one:
+                    ends.callback(_close, results)
+            for result in results:  # noqa: UP028 - `yield from` would close them, aloud
+                yield result
+
+
+def _configured(backend: str, jobs: int | None) -> AbstractContextManager[object]:
+    """Let joblib use a backend."""
     try:
-        with _cluster(backend, jobs), joblib.parallel_config(backend=backend, n_jobs=jobs or -1):
-            active, _ = joblib.parallel.get_active_backend()
-            one_by_one = active.supports_return_generator  # that of ray does not
-            yield from joblib.Parallel(return_as="generator" if one_by_one else "list")(
-                joblib.delayed(work)(*task) for task in tasks
-            )
+        configured: AbstractContextManager[object] = joblib.parallel_config(
+            backend=backend, n_jobs=jobs or -1
+        )
     except ValueError as error:
         raise UsageError(f"--backend {backend}: {error}") from error
+    return configured
+
+
+def _close(results: Generator[object]) -> None:
+    """End the work, without the warning of joblib that there were results to come."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results.close()
+
+
+@contextmanager
+def _untold_of_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C, which a terminal sends to all its processes, from those started meanwhile.
+
+    They inherit that SIGINT is blocked, as do those that threads started meanwhile start later.
+    This process, which ends them, gets it afterwards: an exception amid the start of a worker would
+    leave one that nobody knows of. The tracker of `multiprocessing` is started before, as its start
+    unblocks SIGINT.
+    """
+    multiprocessing.resource_tracker.ensure_running()
+    came: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    # A thread that does not block SIGINT, say of a library, may get it in the main one's place.
+    handler = signal.signal(signal.SIGINT, lambda *_: came.append(1)) if in_main else None
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +17,34 @@ from et_replay.parallel import in_parallel
 
 TASKS = [(7, 2), (9, 4), (23, 5)]
 RESULTS = [(3, 1), (2, 1), (4, 3)]
+INTERRUPTED = """
+import os, signal, sys, threading, time
+from joblib.externals.loky.backend import fork_exec as starting
+from et_replay.parallel import in_parallel
+
+start = starting.fork_exec
+
+def control_c():
+    os.killpg(0, signal.SIGINT)
+
+def start_and_interrupt(*arguments, **keywords):
+    process = start(*arguments, **keywords)
+    time.sleep(0.2)  # in which it imports
+    control_c()
+    return process
+
+if __name__ == "__main__":
+    if sys.argv[1] == "start":
+        starting.fork_exec = start_and_interrupt
+    try:
+        for _ in in_parallel(time.sleep, [(0,), (60,), (60,)], 2, "loky"):
+            if sys.argv[1] == "work":
+                threading.Timer(0.2, control_c).start()
+            if sys.argv[1] == "use":
+                control_c()
+    except KeyboardInterrupt:
+        sys.exit("interrupted")
+"""
 
 
 @pytest.mark.parametrize(
@@ -20,6 +54,11 @@ RESULTS = [(3, 1), (2, 1), (4, 3)]
 def test_results_come_in_the_order_of_the_tasks(backend: str, package: str) -> None:
     pytest.importorskip(package)
     assert list(in_parallel(divmod, TASKS, 2, backend)) == RESULTS
+
+
+def test_what_a_task_raises_is_no_matter_of_the_backend() -> None:
+    with pytest.raises(ValueError, match="invalid literal for int"):
+        list(in_parallel(int, [("7",), ("x",)], 1, "loky"))
 
 
 def test_a_backend_that_joblib_does_not_know_is_named() -> None:
@@ -37,3 +76,37 @@ def test_a_cluster_whose_package_is_missing_is_told(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UsageError, match=f"--backend {backend} needs .* pip install '{package}'"):
         list(in_parallel(divmod, TASKS, 2, backend))
+
+
+@pytest.mark.parametrize("when", ["start", "work", "use"])
+def test_control_c_ends_all_processes_without_a_word_of_their_own(
+    when: str, tmp_path: Path
+) -> None:
+    """It comes while workers start, while their results are awaited, and while they are used."""
+    script = tmp_path / "interrupted.py"
+    script.write_text(INTERRUPTED)
+    process = subprocess.Popen(
+        [sys.executable, str(script), when],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.communicate(timeout=30) == ("", "interrupted\n")
+        assert process.returncode == 1
+        assert _is_over(process.pid, 20)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _is_over(group: int, seconds: float) -> bool:
+    """Tell whether no process of a group is left, `seconds` from now at the latest."""
+    end = time.monotonic() + seconds
+    with suppress(ProcessLookupError):
+        while time.monotonic() < end:
+            os.killpg(group, 0)
+            time.sleep(0.05)
+        return False
+    return True

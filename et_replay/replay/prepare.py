@@ -48,6 +48,7 @@ Bounds = tuple[tuple[int, Requirement], ...]
 
 _TOUCH_FILES = frozenset({"aten::from_file", "aten::save", "aten::load"})
 """Traces come from strangers: a replay leaves the file system alone."""
+_NOT_IN_COMP = "a collective, which only replay modes comm and full make"
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Preparer:
             prepared.degrade(Outcome.SKIPPED, skipped)
             prepared.calls.append(stand_in((*operation.call.inputs, *operation.call.outputs)))
         elif node.is_collective and self._communicator is None:
-            self._give_up(prepared, operation.call, "a collective, and there is no process group")
+            self._give_up(prepared, operation.call, _NOT_IN_COMP)
         else:
             self._add_calls(prepared, operation)
         return prepared

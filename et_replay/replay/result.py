@@ -58,7 +58,7 @@ class Coverage:
     """Top-level operations of the window, each counted once: `total` is the sum of the others.
 
     `not_reached` are those behind a failure for want of memory in the first iteration.
-    `collectives` were not executed, as there is no process group; waits for them do not count.
+    `collectives` were not executed, as in replay mode comp; waits for them do not count.
     """
 
     executed: int

@@ -140,7 +140,7 @@ def _summary(result: ReplayResult) -> Iterator[tuple[str, str]]:
     if coverage.collectives:
         yield (
             "Collectives",
-            f"{coverage.collectives} not executed, as there is no process group: "
+            f"{coverage.collectives} not executed, which only replay modes comm and full do: "
             "their buffers live until they are complete, their time is absent",
         )
     yield "Time", _time_text(result)

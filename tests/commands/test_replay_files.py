@@ -260,8 +260,8 @@ def test_the_report_says_that_the_time_of_collectives_is_absent(
     assert replay(trace, "--json", str(file)) == 0
 
     assert (
-        "Collectives   1 not executed, as there is no process group: their buffers live until they"
-        " are complete, their time is absent"
+        "Collectives   1 not executed, which only replay modes comm and full do: their buffers live"
+        " until they are complete, their time is absent"
     ) in capsys.readouterr().out
     assert result(file)["collectives"] == {"count": 1, "time": "absent"}
 

@@ -32,6 +32,22 @@ Exchange.make = stopped_at_the_fifth
 raise SystemExit(main(sys.argv[1:]))
 """
 
+INTERRUPTED = """
+import os, signal, sys, threading
+from et_replay.commands import main
+from et_replay.replay.communication.watch import Watch
+
+start, told = Watch.start, {"rank": os.getpid(), "torchrun": os.getppid()}[sys.argv[1]]
+
+def start_and_interrupt_soon(self):
+    start(self)
+    if os.environ["RANK"] == "1":
+        threading.Timer(1, os.kill, (told, signal.SIGINT)).start()
+
+Watch.start = start_and_interrupt_soon
+raise SystemExit(main(sys.argv[2:]))
+"""
+
 
 def said(done: subprocess.CompletedProcess[str]) -> list[str]:
     """List the sentences of et_replay, which torchrun's own words surround."""
@@ -149,3 +165,19 @@ def test_sigterm_ends_all_ranks(
         assert line, "it ended before its fifth collective"
     os.kill(process.pid, signal.SIGTERM)
     assert finished(process, 30).returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("told", "mode"), [("rank", "full"), ("rank", "comp"), ("torchrun", "full")]
+)
+def test_an_interrupt_ends_all_ranks_with_one_line(
+    told: str, mode: str, tmp_path: Path, captured: Capture, launch: Launch
+) -> None:
+    """It reaches rank 1 alone, or all of them: torchrun passes Ctrl-C on."""
+    script = tmp_path / "interrupted.py"
+    script.write_text(INTERRUPTED)
+    words = ("--trace", str(captured("ddp", 2)), "--device", "cpu", "--iterations", "100000")
+    done = launch(2, str(script), told, *words, "--replay-mode", mode, timeout=60)
+    assert done.returncode != 0
+    lines = re.findall(r"^et_replay: (?!warning: ).*", done.stderr, re.MULTILINE)
+    assert lines == ["et_replay: interrupted"]

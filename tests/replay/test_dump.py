@@ -151,7 +151,7 @@ def test_what_cannot_be_called_is_a_comment_and_its_results_are_made_up(tmp_path
     comments = [line.strip() for line in text.splitlines() if line.startswith("    # ")]
     assert comments[0].startswith("# nowhere::'''/n, node 10: torch")
     assert comments[1:] == [
-        "# record_param_comms, node 11: a collective, and there is no process group",
+        "# record_param_comms, node 11: a collective, which only replay modes comm and full make",
         "# aten::neg, node 13: left out",
     ]
     assert results_of(tmp_path, text)[0][0] == [3]

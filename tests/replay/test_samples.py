@@ -31,7 +31,7 @@ SHARED = [
     "workloads/resnet_et.json.gz",
 ]
 GOOD_REASONS = {
-    "a collective, and there is no process group",
+    "a collective, which only replay modes comm and full make",
     "a generated triton kernel, which cannot run on cpu",
     "a generated triton kernel, which cannot run on meta",
     "its result depends on data, and meta tensors have none",

@@ -12,6 +12,7 @@ that ends a blocked one in another thread, so this thread ends the process.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import select
 import signal
@@ -22,6 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from et_replay.ranks.groups import named_ranks
 from et_replay.replay.communication.beats import PREFIX, Beats, Store
@@ -62,20 +64,25 @@ class Watch:
         self._woken, self._waker = socket.socketpair()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._stopping = False
-        self._terminated = False
-        self._handler: object = None
+        self._received: set[int] = set()
+        self._handlers: dict[signal.Signals, Any] = {}
 
     def start(self) -> None:
         """Begin to look on, and see to it that SIGTERM, by which torchrun ends ranks, is seen.
 
-        Python calls a handler once the main thread comes back to it, which may be never; the number
-        of the signal is written to a socket at once.
+        So is Ctrl-C where there are others, as one of them alone is to say so. Python calls a
+        handler once the main thread comes back to it, which may be never; the number of the signal
+        is written to a socket at once.
         """
         self._waker.setblocking(False)
         self._woken.setblocking(False)
         self._beats.beat()
         if threading.current_thread() is threading.main_thread():
-            self._handler = signal.signal(signal.SIGTERM, lambda number, frame: None)
+            ending = [signal.SIGTERM]
+            if self._size > 1 and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                ending.append(signal.SIGINT)
+            for number in ending:
+                self._handlers[number] = signal.signal(number, lambda number, frame: None)
             signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         self._thread.start()
 
@@ -85,9 +92,10 @@ class Watch:
         with suppress(OSError):
             self._waker.send(b"\0")
         self._thread.join(4 * TICK)
-        if self._handler is not None:
+        if self._handlers:
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGTERM, self._handler)  # type: ignore[arg-type]
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
 
     def expect_collectives(self) -> None:
         """Note that there will be collectives, the first of which has not begun."""
@@ -113,9 +121,9 @@ class Watch:
         return True
 
     def is_ending(self) -> bool:
-        """Tell whether another rank, or torchrun, has asked this one to end."""
+        """Tell whether another rank, torchrun, or Ctrl-C has asked this one to end."""
         with suppress(RuntimeError):
-            return self._terminated or self._store.check([f"{PREFIX}/told"])
+            return bool(self._received) or self._store.check([f"{PREFIX}/told"])
         return True
 
     def lost(self, reason: str) -> str | None:
@@ -149,16 +157,18 @@ class Watch:
                     os._exit(1)
 
     def _sleep(self) -> bool:
-        """Wait for the next look; True where SIGTERM has come."""
+        """Wait for the next look; True where a signal to end has come."""
         if not select.select([self._woken], [], [], TICK)[0]:
             return False
-        self._terminated |= signal.SIGTERM in self._woken.recv(64)
-        return self._terminated
+        self._received |= self._handlers.keys() & set(self._woken.recv(64))
+        return bool(self._received)
 
     def _look(self, terminated: bool) -> None:
         self._beats.beat()
         if self._size > 1 and self._store.check([f"{PREFIX}/told"]):
             self._end(lambda: None)
+        if signal.SIGINT in self._received:
+            self._end(lambda: "interrupted" if self.tell("interrupted") else None)
         if terminated:
             self._end(lambda: self.lost(f"SIGTERM came while {self._state()}"))
         if self._size > 1:
@@ -176,9 +186,14 @@ class Watch:
         """End the process and say what `find` finds, unless the main thread is about to."""
         if not self._ending.acquire(blocking=False):
             return
+        interrupted = signal.SIGINT in self._received
         if sentence := find():
-            self._say(f"et_replay: error: {sentence}")
-        os._exit(1)
+            self._say(f"et_replay: {'' if interrupted else 'error: '}{sentence}")
+        try:
+            for child in multiprocessing.active_children():  # such as do not end by Ctrl-C
+                child.terminate()
+        finally:
+            os._exit(130 if interrupted else 1)
 
     def _hung(self) -> str | None:
         """Say what every rank waits for, or None where another one does."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import time
 
 import pytest
@@ -38,7 +40,7 @@ class Exited(BaseException):
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     def end(code: int) -> None:
-        raise Exited
+        raise Exited(code)
 
     monkeypatch.setattr(watching, "TICK", 0.02)
     monkeypatch.setattr(watching, "_SILENT", 0.08)
@@ -136,3 +138,41 @@ def test_the_thread_leaves_it_to_the_main_one_to_say_why_it_ends() -> None:
     failing._look(terminated=True)
 
     assert said == []
+
+
+def test_of_ranks_that_control_c_reaches_one_says_so() -> None:
+    store = Rendezvous()
+    ranks = [watch(store, rank) for rank in range(3)]
+    codes = []
+    for each, _ in ranks:
+        each._received.add(signal.SIGINT)
+        with pytest.raises(Exited) as exited:
+            each._look(terminated=True)
+        codes += exited.value.args
+
+    assert [said for _, said in ranks] == [["et_replay: interrupted"], [], []]
+    assert codes == [130, 130, 130]
+
+
+@pytest.mark.parametrize(("size", "of_python"), [(1, True), (3, False)])
+def test_control_c_is_left_to_python_where_there_is_one_rank(size: int, of_python: bool) -> None:
+    looking = Watch(Rendezvous(), 0, size, 60, lambda sentence: None)
+    looking.start()
+    during = signal.getsignal(signal.SIGINT)
+    looking.stop()
+
+    assert (during is signal.default_int_handler) == of_python
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_rank_that_control_c_ends_ends_its_own_processes() -> None:
+    child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
+    child.start()
+    interrupted, _ = watch(Rendezvous(), 0)
+    interrupted._received.add(signal.SIGINT)
+
+    with pytest.raises(Exited):
+        interrupted._look(terminated=True)
+
+    child.join(10)
+    assert child.exitcode == -signal.SIGTERM
