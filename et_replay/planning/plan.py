@@ -323,5 +323,6 @@ def _notes(lives: Lifetimes, streams: Sequence[int], together: bool = False) -> 
     elif len(streams) > 1:
         yield (
             f"The storages are of {len(streams)} streams, and it is not known when the work of one"
-            " is done: none reuses the memory of another."
+            " is done: none reuses the memory of another, unless --share-streams lets one wait for"
+            " another."
         )
