@@ -77,11 +77,8 @@ class InForce:
 
 def torch_settings() -> dict[str, Value]:
     """Return the settings of this process, of those that this PyTorch has and tells."""
-    settings: dict[str, Value] = {}
-    for name, setting in _SETTINGS.items():
-        with _unmoved(), suppress(RuntimeError, AttributeError):  # not told, not there
-            if setting.admits(value := setting.read()):
-                settings[name] = value
+    told = ((name, _told(setting)) for name, setting in _SETTINGS.items())
+    settings = {name: value for name, value in told if value is not None}
     if workspace := os.environ.get(_WORKSPACE):
         settings[_WORKSPACE] = workspace
     return settings
@@ -117,6 +114,9 @@ def in_force(settings: TorchSettings) -> Iterator[InForce]:
     The workspace of cuBLAS is set for good, and in force if cuBLAS has not been used before. Raises
     ReplayError where PyTorch refuses one.
     """
+    if not settings:
+        yield InForce({}, ())
+        return
     own = torch_settings()
     known = {name: value for name, value in settings.items() if name in _SETTINGS and _has(name)}
     if _WORKSPACE in settings:
@@ -154,7 +154,7 @@ def _set(settings: TorchSettings) -> None:
     """Set what is another, in order: some of those that come first set others, too."""
     for name, setting in _SETTINGS.items():
         value = settings.get(name)
-        if value is None or torch_settings().get(name) == value:
+        if value is None or _told(setting) == value:
             continue
         try:
             with _unmoved():
@@ -164,6 +164,14 @@ def _set(settings: TorchSettings) -> None:
                 f"torch {torch.__version__} does not take the job's setting {name} = {value}:"
                 f" {first_line(error)}."
             ) from error
+
+
+def _told(setting: _Setting) -> Value | None:
+    """Read a setting; None where this PyTorch has none, or does not tell it now."""
+    with _unmoved(), suppress(RuntimeError, AttributeError):
+        value: Value = setting.read()
+        return value if setting.admits(value) else None
+    return None
 
 
 @contextmanager
