@@ -7,7 +7,7 @@ from et_replay.planning.cycle import CyclicPacking, plan_cycle
 from et_replay.planning.iterations import find_iterations, marked_iterations
 from et_replay.planning.lifetimes import Lifetimes, StorageClass, lifetimes
 from et_replay.planning.packing import Effort, Packing, find_fault, plan_buffers
-from et_replay.planning.plan import Plan, fault_of, plan_events, plan_history
+from et_replay.planning.plan import Plan, fault_of, is_by_stream, plan_events, plan_history
 from et_replay.planning.plan_file import (
     check_plan,
     encode_plan,
@@ -34,6 +34,7 @@ __all__ = [
     "fault_of",
     "find_fault",
     "find_iterations",
+    "is_by_stream",
     "lifetimes",
     "marked_iterations",
     "plan_buffers",

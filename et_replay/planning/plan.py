@@ -252,6 +252,12 @@ def load_of(plan: Plan) -> int:
     return lower_bound(as_buffers(plan, seen, np.minimum(lives.end, stop)))
 
 
+def is_by_stream(plan: Plan) -> bool:
+    """Tell whether the lower bound of a plan is that of several streams, added up."""
+    several = len(np.unique(plan.lifetimes.stream[plan.covered])) > 1
+    return several and plan.lower_bound_bytes > load_of(plan)
+
+
 def _buffers(lives: Lifetimes, rows: Int64Array, start: Int64Array, end: Int64Array) -> Buffers:
     """Take storages as buffers; where all are aligned alike, the rest of a unit is lost anyway."""
     size, alignment = lives.size[rows], lives.alignment[rows]

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from et_replay.errors import OutOfMemoryError
-from et_replay.planning import Plan, Share, StorageClass, coverage, sizes_by_class
+from et_replay.planning import (
+    Plan,
+    Share,
+    StorageClass,
+    coverage,
+    is_by_stream,
+    sizes_by_class,
+)
 from et_replay.report.document import JsonObject
 from et_replay.report.job import is_job, worst_first
 from et_replay.report.table import fields, table
@@ -156,7 +163,8 @@ def _summary(report: PlanReport) -> Iterator[tuple[str, str]]:
         shares = [_share(share, fate.value) for fate, share in coverage(plan).items()]
         text = f"ticks {begin} to {end} repeat, any number of times"
         yield "Iteration", "\n".join([text, *shares])
-    yield "Lower bound", f"{format_bytes(plan.lower_bound_bytes)} live at once"
+    at_once = "live at once in each stream, added up" if is_by_stream(plan) else "live at once"
+    yield "Lower bound", f"{format_bytes(plan.lower_bound_bytes)} {at_once}"
     yield "Arena", f"{format_bytes(plan.arena_bytes)}, {_bound_text(plan)}"
     yield "Method", plan.method or "none needed"
     yield "Time", format_duration(plan.planning_time_ns)

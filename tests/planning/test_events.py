@@ -11,7 +11,7 @@ from planner_oracle import Block, find_fault
 from planning_instances import random_cycle
 
 from et_replay.events import Action, AllocationEvents, BlockState, SegmentState
-from et_replay.planning import Effort, Plan, plan_events
+from et_replay.planning import Effort, Plan, is_by_stream, plan_events
 
 KIB = 1024
 Row = tuple[Action, int, int, int]
@@ -63,12 +63,14 @@ def test_a_freed_storage_is_not_reused_by_another_stream_and_the_plan_says_so() 
     assert share(place[1], place[3])
     assert plan.arena_bytes == 2 * KIB
     assert any("stream" in note for note in plan.notes)
+    assert is_by_stream(plan)
 
 
 def test_streams_share_memory_if_they_may_and_the_plan_says_so() -> None:
     rows = [take(1), drop(1), take(2, stream=7), drop(2, stream=7), take(3), drop(3)]
     plan = plan_events(events_of(rows), share_streams=True)
     assert plan.arena_bytes == plan.lower_bound_bytes == KIB
+    assert not is_by_stream(plan)
     assert any("2 streams, which share memory" in note for note in plan.notes)
 
 
