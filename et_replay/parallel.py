@@ -8,12 +8,13 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import BrokenExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import joblib
 
-from et_replay.errors import UsageError
+from et_replay.errors import EtReplayError, UsageError
 
 _Result = TypeVar("_Result")
 
@@ -35,13 +36,19 @@ def in_parallel(
         one_by_one = active.supports_return_generator  # that of ray does not
         parallel = joblib.Parallel(return_as="generator" if one_by_one else "list")
         calls = (joblib.delayed(work)(*task) for task in tasks)
-        with ExitStack() as ends:
+        with ExitStack() as ends, _ended_by_sigterm():
             with _untold_of_interrupts() if backend == "loky" else nullcontext():
                 results = parallel(calls)
                 if one_by_one:
                     ends.callback(_close, results)
-            for result in results:  # noqa: UP028 - `yield from` would close them, aloud
-                yield result
+            try:
+                for result in results:  # noqa: UP028 - `yield from` would close them, aloud
+                    yield result
+            except BrokenExecutor as error:
+                raise EtReplayError(
+                    "A process that worked on a part ended without a result, as it does where the"
+                    " machine's memory runs out: --jobs 1 needs least."
+                ) from error
 
 
 def _configured(backend: str, jobs: int | None) -> AbstractContextManager[object]:
@@ -60,6 +67,24 @@ def _close(results: Generator[object]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results.close()
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM, too, end the processes that work for this one, before it ends itself."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _exit(number: int, _: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import numpy as np
 from et_replay.errors import OutOfMemoryError, UsageError
 from et_replay.events import AllocationEvents, MemoryHistory
 from et_replay.planning import Plan, plan_history
-from et_replay.simulation import PLANNED, Simulator, allocator_name
+from et_replay.simulation import PLANNED, Simulator, allocator_name, usable_bytes
 from et_replay.units import format_bytes
 
 DEFAULT_DEVICE_MEMORY = 80 * 2**30
@@ -56,16 +56,17 @@ def simulator_for(
 
     The native allocator, plain or as recorded, starts from the segments that were reserved then, if
     they fit.
-    As recorded, and on a device that is no smaller, it gives the recorded addresses: among equal
-    blocks the allocator takes the lowest, so what it does depends on them. Raises UsageError for an
+    As recorded, the device gives the recorded addresses, unless they are in use: among equal blocks
+    the allocator takes the lowest, so what it does depends on them. Raises UsageError for an
     allocator, a setting or a version that there is not.
     """
-    exact = allocator == as_recorded(history) and capacity >= capacity_for(history, None)
+    usable = usable_bytes(capacity, fraction)
+    exact = allocator == as_recorded(history)
     return Simulator(
         allocator,
         capacity,
         torch_version=torch_version,
-        start=history.segments if _starts_as_recorded(history, allocator, capacity) else (),
+        start=history.segments if _starts_as_recorded(history, allocator, usable) else (),
         device_addresses=history.device_addresses if exact else (),
         plan=None if plan is None else plan.columns(),
         fraction=fraction,
@@ -78,7 +79,7 @@ def run_before(simulator: Simulator, history: MemoryHistory, allocator: str) -> 
 
     Raises OutOfMemoryError, which then names no event of the history.
     """
-    if _starts_as_recorded(history, allocator, simulator.capacity):
+    if _starts_as_recorded(history, allocator, simulator.usable):
         return
     try:
         simulator.run(_requests_before(history))
@@ -87,9 +88,9 @@ def run_before(simulator: Simulator, history: MemoryHistory, allocator: str) -> 
         raise
 
 
-def _starts_as_recorded(history: MemoryHistory, allocator: str, capacity: int) -> bool:
+def _starts_as_recorded(history: MemoryHistory, allocator: str, usable: int) -> bool:
     reserved = sum(segment.size for segment in history.segments)
-    return reserved <= capacity and allocator in ("native", as_recorded(history))
+    return reserved <= usable and allocator in ("native", as_recorded(history))
 
 
 def _requests_before(history: MemoryHistory) -> AllocationEvents:

@@ -71,6 +71,11 @@ def allocator_name(allocator: str) -> str:
     return allocator.partition(":")[0]
 
 
+def usable_bytes(device_memory: int, fraction: float | None) -> int:
+    """Return what of a device PyTorch may use."""
+    return device_memory if fraction is None else int(fraction * device_memory)
+
+
 class Simulator:
     """An allocator over `device_memory` simulated bytes; a storage has at most one block.
 
@@ -97,6 +102,7 @@ class Simulator:
     ) -> None:
         if not 0 <= device_memory <= 2**50:
             raise UsageError(f"Expected a device memory up to 1 PiB, got {device_memory} bytes.")
+        self._fraction = fraction
         name, _, settings = allocator.partition(":")
         try:
             self._native = _core.Simulation(
@@ -271,6 +277,11 @@ class Simulator:
     @property
     def reserved(self) -> int:
         return self._native.reserved
+
+    @property
+    def usable(self) -> int:
+        """The bytes of the device that may be used."""
+        return usable_bytes(self.capacity, self._fraction)
 
     @property
     def capacity(self) -> int:

@@ -26,6 +26,8 @@ TorchSettings = Mapping[str, Value]
 
 _SHOWN = 40
 """Characters of a value that an error shows."""
+_NAMED = 5
+"""Settings that a note names."""
 _PRECISIONS = ("none", "ieee", "tf32", "bf16")
 _SWITCH = (False, True)
 _ATTRIBUTES: Mapping[str, tuple[Value, ...]] = {
@@ -38,10 +40,10 @@ _ATTRIBUTES: Mapping[str, tuple[Value, ...]] = {
     "backends.cudnn.deterministic": _SWITCH,
     "backends.cudnn.allow_tf32": _SWITCH,
     # From torch 2.9 on, where these decide, whatever those before them in this list tell; the first
-    # ones are what the others are taken from where these tell none.
+    # ones are what the others are taken from where these tell none. That of all of mkldnn is left
+    # out: torch 2.13 sets that of all backends in its place.
     "backends.fp32_precision": _PRECISIONS,
     "backends.cudnn.fp32_precision": _PRECISIONS,
-    "backends.mkldnn.fp32_precision": _PRECISIONS,
     "backends.cuda.matmul.fp32_precision": _PRECISIONS,
     "backends.cudnn.conv.fp32_precision": _PRECISIONS,
     "backends.cudnn.rnn.fp32_precision": _PRECISIONS,
@@ -52,7 +54,7 @@ _ATTRIBUTES: Mapping[str, tuple[Value, ...]] = {
 _DETERMINISM = ("default", "warn", "error")
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 """A variable of the environment, without which cuBLAS is not deterministic."""
-_WORKSPACES = re.compile(r"(:\d{1,9}:\d{1,9})+")
+_WORKSPACES = re.compile(r"(:[0-9]{1,9}:[0-9]{1,9}){1,8}")
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,16 @@ class InForce:
 
     changed: TorchSettings
     unknown: tuple[str, ...]
+
+    def notes(self) -> Iterator[str]:
+        """Say what is not as in the job."""
+        if self.unknown:
+            names = ", ".join(map(_shown, self.unknown[:_NAMED]))
+            more = f" and {len(self.unknown) - _NAMED} more" if len(self.unknown) > _NAMED else ""
+            yield (
+                f"torch {torch.__version__} does not have these settings of the job, which are not"
+                f" in force: {names}{more}."
+            )
 
 
 def torch_settings() -> dict[str, Value]:
@@ -126,28 +138,31 @@ def in_force(settings: TorchSettings) -> Iterator[InForce]:
         _set(known)
         yield InForce(
             {name: value for name, value in known.items() if own.get(name) != value},
-            tuple(_shown(name) for name in settings if name not in known),
+            tuple(name for name in settings if name not in known),
         )
     finally:
         _set(own)
 
 
 def as_code(settings: TorchSettings) -> list[str]:
-    """Write the lines of Python that set these where they are not as in this process."""
-    own = torch_settings()
-    return [
-        _code(name, value)
-        for name, value in settings.items()
-        if own.get(name) != value and (name in _SETTINGS or name == _WORKSPACE)
-    ]
+    """Write the lines of Python that set these, wherever they are run.
 
-
-def _code(name: str, value: Value) -> str:
-    if name == _WORKSPACE:
-        return f"os.environ[{name!r}] = {value!r}"
-    if name in _ATTRIBUTES:
-        return f"torch.{name} = {value!r}"
-    return f"torch.set_{name}({value!r})"
+    All are written, in order: some of those that come first set others, too.
+    """
+    lines = []
+    if _WORKSPACE in settings:
+        lines.append(f"os.environ[{_WORKSPACE!r}] = {settings[_WORKSPACE]!r}")
+    for name in _SETTINGS:
+        if name not in settings:
+            continue
+        value, place = settings[name], f"torch.{name}"
+        if name not in _ATTRIBUTES:
+            lines.append(f"torch.set_{name}({value!r})")
+        elif _ATTRIBUTES[name] is _PRECISIONS:
+            lines += [f"if {place} != {value!r}:", f"    {place} = {value!r}"]
+        else:
+            lines.append(f"{place} = {value!r}")
+    return lines
 
 
 def _set(settings: TorchSettings) -> None:

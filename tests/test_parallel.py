@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from et_replay.errors import UsageError
+from et_replay.errors import EtReplayError, UsageError
 from et_replay.parallel import in_parallel
 
 TASKS = [(7, 2), (9, 4), (23, 5)]
@@ -42,6 +42,8 @@ if __name__ == "__main__":
                 threading.Timer(0.2, control_c).start()
             if sys.argv[1] == "use":
                 control_c()
+            if sys.argv[1] == "terminate":
+                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
     except KeyboardInterrupt:
         sys.exit("interrupted")
 """
@@ -59,6 +61,11 @@ def test_results_come_in_the_order_of_the_tasks(backend: str, package: str) -> N
 def test_what_a_task_raises_is_no_matter_of_the_backend() -> None:
     with pytest.raises(ValueError, match="invalid literal for int"):
         list(in_parallel(int, [("7",), ("x",)], 1, "loky"))
+
+
+def test_a_worker_that_ends_is_told_in_a_sentence() -> None:
+    with pytest.raises(EtReplayError, match="A process that worked on a part ended without"):
+        list(in_parallel(os._exit, [(1,), (1,)], 2, "loky"))
 
 
 def test_a_backend_that_joblib_does_not_know_is_named() -> None:
@@ -83,7 +90,16 @@ def test_control_c_ends_all_processes_without_a_word_of_their_own(
     when: str, tmp_path: Path
 ) -> None:
     """It comes while workers start, while their results are awaited, and while they are used."""
-    script = tmp_path / "interrupted.py"
+    assert ended(tmp_path, when) == (1, "", "interrupted\n")
+
+
+def test_sigterm_ends_all_processes_without_a_word(tmp_path: Path) -> None:
+    assert ended(tmp_path, "terminate") == (143, "", "")
+
+
+def ended(folder: Path, when: str) -> tuple[int, str, str]:
+    """Run what is interrupted `when` it says, with all that it starts; return what it leaves."""
+    script = folder / "interrupted.py"
     script.write_text(INTERRUPTED)
     process = subprocess.Popen(
         [sys.executable, str(script), when],
@@ -93,9 +109,9 @@ def test_control_c_ends_all_processes_without_a_word_of_their_own(
         start_new_session=True,
     )
     try:
-        assert process.communicate(timeout=30) == ("", "interrupted\n")
-        assert process.returncode == 1
+        printed = process.communicate(timeout=30)
         assert _is_over(process.pid, 20)
+        return process.returncode, *printed
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -105,6 +105,11 @@ def test_any_mixture_is_had_again(seed: int) -> None:
     before = mix()
     with in_force(asked):
         assert {**torch_settings(), **asked} == torch_settings()
+    exec("\n".join(as_code(asked)), {"torch": torch, "os": os})
+    assert {**torch_settings(), **asked} == torch_settings()
+    with in_force(before):
+        pass
+    exec("\n".join(as_code(before)), {"torch": torch, "os": os})
     after = torch_settings()
     assert {name: after[name] for name in before if "fp32" in name} == {
         name: value for name, value in before.items() if "fp32" in name
@@ -121,15 +126,19 @@ def test_the_workspace_of_cublas_stays() -> None:
 def test_what_this_torch_does_not_have_is_named() -> None:
     with in_force({"backends.cudnn.of_tomorrow": True, "x" * 1000: True}) as job:
         assert job.changed == {}
-    assert job.unknown == ("'backends.cudnn.of_tomorrow'", f"'{'x' * 39}...")
+    (note,) = job.notes()
+    assert note.endswith(f"not in force: 'backends.cudnn.of_tomorrow', '{'x' * 39}....")
+    with in_force({f"a{number}": True for number in range(20_000)}) as job:
+        (note,) = job.notes()
+    assert note.endswith("not in force: 'a0', 'a1', 'a2', 'a3', 'a4' and 19995 more.")
 
 
 def test_they_are_code() -> None:
-    settings = {**DEFAULTS, "float32_matmul_precision": "high", "backends.cudnn.benchmark": True}
+    settings = {"backends.cudnn.benchmark": True, "float32_matmul_precision": "highest"}
     assert as_code({**settings, "unknown": "import os", "CUBLAS_WORKSPACE_CONFIG": ":16:8"}) == [
-        "torch.set_float32_matmul_precision('high')",
-        "torch.backends.cudnn.benchmark = True",
         "os.environ['CUBLAS_WORKSPACE_CONFIG'] = ':16:8'",
+        "torch.set_float32_matmul_precision('highest')",
+        "torch.backends.cudnn.benchmark = True",
     ]
 
 

@@ -150,6 +150,8 @@ class Recorder:
         if self._iteration < self._settings.end + _TOLD_AFTER_WINDOW:
             self._tell_iteration(by, duration)
         self._iteration += 1
+        if self._trace is not None:
+            self._tell_settings()
         self._scripts_marks = by.startswith(_SCRIPTS_MARK)
         if not self._log.settled:
             self._settle()
@@ -226,7 +228,6 @@ class Recorder:
         self._in_window = False
         trace, self._trace = self._trace, None
         if trace is not None:
-            self._tell_settings()
             trace.stop()
             if not trace.is_whole():
                 self._tell_failure(f"{trace.path} is not whole: the disk may be full")

@@ -58,6 +58,10 @@ if TYPE_CHECKING:
 _FILES = ("json", "page", "profile", "execution_trace", "update_config", "dump")
 """Where the options are kept that name a file to write."""
 
+_NO_SETTINGS = (
+    "{} has lines that cannot be read, and no other tells the job's settings of PyTorch: those of"
+    " this process are in force."
+)
 _RECORDED = ("profile", "execution_trace")
 """Those of them that a further iteration writes, which may fail."""
 
@@ -152,6 +156,8 @@ def _options_of(
 ) -> ReplayOptions:
     from et_replay.replay import ReplayOptions
 
+    if captured is not None and captured.lost and not captured.torch_settings:
+        warn([_NO_SETTINGS.format(captured.source)], arguments.quiet)
     return ReplayOptions(
         mode=Mode(arguments.tensor_allocation_mode),
         device=arguments.device,

@@ -119,7 +119,6 @@ def with_failures_served(history: MemoryHistory) -> MemoryHistory:
             steps=events.steps + np.searchsorted(failed, events.steps),
         ),
         addresses=np.insert(history.addresses, failed + 1, 0),
-        device_addresses=(),
         origins=origins,
     )
 

@@ -118,8 +118,8 @@ class CapturedRun:
     killed, and `error` the exception that it ended with. `status` is its exit code, -n where signal
     n ended it, None where that is not known. `annotations` names some that were seen where none
     was the mark asked for. `torch_settings` are those at the begin of what was recorded, as they
-    were told: see `et_replay.torch_settings`. `notes` says in sentences what of it could not be
-    read.
+    were told: see `et_replay.torch_settings`. `lost` lines could not be read. `notes` says in
+    sentences what of it could not be.
     """
 
     source: str
@@ -135,6 +135,7 @@ class CapturedRun:
     status: int | None = None
     annotations: tuple[str, ...] = ()
     torch_settings: Any = field(default_factory=dict)
+    lost: int = 0
     notes: tuple[str, ...] = ()
 
     @property
@@ -183,6 +184,7 @@ def read_captured_run(path: str | Path) -> CapturedRun:
         status=statuses[-1] if statuses else None,
         annotations=end.annotations if end else (),
         torch_settings=settings[-1] if settings else {},
+        lost=lost,
         notes=tuple(_notes(source.damage, lost, end is not None, bool(statuses))),
     )
 

@@ -61,8 +61,6 @@ _REHEARSED = (
     " --allocator stalloc:expandable_segments:True needs less there."
 )
 
-_NOT_IN_FORCE = f"The job's setting {{}} is not in force, as torch {torch.__version__} has none."
-
 
 def replay(
     program: Program,
@@ -91,8 +89,7 @@ def replay(
         with _without_gradients(communicator, target), in_force(settings) as job:
             run = _Replay(program, options, target, progress, served, communicator)
             result = run.result()
-            notes = (*result.notes, *map(_NOT_IN_FORCE.format, job.unknown))
-            return replace(result, torch_settings=job.changed, notes=notes)
+            return replace(result, torch_settings=job.changed, notes=(*result.notes, *job.notes()))
     except RuntimeError as error:
         if target.simulated:
             raise

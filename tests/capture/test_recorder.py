@@ -87,6 +87,20 @@ def test_settings_of_torch_are_told_as_they_are_while_it_is_recorded(tmp_path: P
     assert run.torch_settings == told[1]
 
 
+def test_settings_that_a_failure_undoes_are_those_of_the_last_iteration(tmp_path: Path) -> None:
+    with (
+        pytest.warns(UserWarning, match="the script failed"),
+        pytest.raises(KeyError),
+        capture(tmp_path / "run", skip=0, iterations=5),
+        torch.backends.cudnn.flags(enabled=False, deterministic=True),
+    ):
+        infer(1)
+        raise KeyError("absent")
+    (run,) = captured_runs(tmp_path / "run")
+    assert run.torch_settings["backends.cudnn.enabled"] is False
+    assert run.torch_settings["backends.cudnn.deterministic"] is True
+
+
 def test_an_exception_within_is_told_and_passes(tmp_path: Path) -> None:
     with (
         pytest.warns(UserWarning, match=r"the script failed \(KeyError: 'absent'\) after 1 rec"),

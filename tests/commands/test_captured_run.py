@@ -253,13 +253,21 @@ def test_settings_that_cannot_be_are_refused_where_they_count(
     assert main(["info", "--trace", str(folder)]) == 0
 
 
+def test_settings_that_are_lost_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = folder / "rank-1.run.jsonl"
+    run.write_text(run.read_text() + '{"torch_settings": {"float32_matmul_pre')
+    words = ("--trace", str(run), "--iterations", "1", "--warmup", "0", "--device", "cpu")
+    assert main(["replay", *words]) == 0
+    assert "no other tells the job's settings of PyTorch" in capsys.readouterr().err
+
+
 def test_a_setting_that_this_torch_does_not_have_is_told(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tell_settings(folder, 1, {"backends.of_tomorrow": True})
     words = ("--trace", str(run), "--iterations", "1", "--warmup", "0", "--device", "cpu")
     assert main(["replay", *words]) == 0
-    assert "setting 'backends.of_tomorrow' is not in force" in capsys.readouterr().err
+    assert "which are not in force: 'backends.of_tomorrow'." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def test_a_dump_has_the_settings_of_the_job(tmp_path: Path) -> None:
     lines = text.splitlines()
     assert "import os" in lines
     begin = lines.index("torch.set_float32_matmul_precision('high')")
-    assert lines[begin + 1] == "os.environ['CUBLAS_WORKSPACE_CONFIG'] = ':16:8'"
+    assert lines[begin - 1] == "os.environ['CUBLAS_WORKSPACE_CONFIG'] = ':16:8'"
     assert results_of(tmp_path, text)[0][0] == [3]
 
 
