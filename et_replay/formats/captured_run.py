@@ -117,8 +117,8 @@ class CapturedRun:
     that ended, of which there may be more than were told. `end` is how it ended, "" where it was
     killed, and `error` the exception that it ended with. `status` is its exit code, -n where signal
     n ended it, None where that is not known. `annotations` names some that were seen where none
-    was the mark asked for. `torch_settings` are those at the begin of what was recorded, as they
-    were told: see `et_replay.torch_settings`. `lost` lines could not be read. `notes` says in
+    was the mark asked for. `torch_settings` are those of the last iteration that was recorded, as
+    they were told: see `et_replay.torch_settings`. `lost` lines could not be read. `notes` says in
     sentences what of it could not be.
     """
 
