@@ -16,7 +16,7 @@ from et_replay.program import Mode
 from et_replay.report.document import document
 from et_replay.report.history import HistoryReport, history_object, history_text
 from et_replay.serving import as_recorded, capacity_for, left_for_torch
-from et_replay.simulation import PLANNED, allocator_name
+from et_replay.simulation import PLANNED, allocator_name, usable_bytes
 
 
 def replay_history(
@@ -35,7 +35,7 @@ def replay_history(
     version = version if check is None else check.torch_version
     device_memory = capacity_for(history, arguments.device_memory)
     capacity = left_for_torch(device_memory, arguments.other_memory)
-    limit = int(capacity * (arguments.memory_fraction or 1))
+    limit = usable_bytes(capacity, arguments.memory_fraction)
     served = compare(
         history,
         allocator,

@@ -20,8 +20,10 @@ from et_replay.replay.result import CollectiveTimes
 _ALL_WAIT = ("all_", "reduce_scatter", "barrier", "monitored_barrier")
 _BETWEEN_TWO = frozenset({"send", "recv"})
 
-_Found = dict[tuple[str, tuple[int, ...], str], dict[int, list[CollectiveTimes]]]
-"""What the ranks have of a kind, group and type."""
+_Key = tuple[str, tuple[int, ...], str]
+"""Kind, group and type."""
+_Ordered = Mapping[int, Sequence[tuple[int, int, int, int]]]
+"""By rank its calls in order: the number of the iteration, begin, time and bytes of each."""
 _Ahead = Mapping[tuple[int, int], int]
 """The ns that the clock of a rank is ahead in an iteration."""
 
@@ -90,18 +92,23 @@ def collective_rows(
 
     `iteration_times` are those of the iterations in which `times` were taken.
     """
-    found: _Found = {}
+    found: dict[_Key, dict[int, list[CollectiveTimes]]] = {}
     for rank, entries in sorted(times.items()):
         for entry in (entry for entry in entries if entry.times_ns):
             key = (entry.kind, entry.group, entry.dtype)
             found.setdefault(key, {}).setdefault(rank, []).append(entry)
+    called = {
+        key: {rank: sorted(_in_order(entries)) for rank, entries in ranks.items()}
+        for key, ranks in found.items()
+    }
     rows = []
-    ahead = _clocks(found)
-    for (kind, group, dtype), ranks in found.items():
+    ahead = _clocks(called)
+    for (kind, group, dtype), ranks in called.items():
         of_sizes: dict[int, list[_Call]] = {}
         for call in _calls(kind, ranks, ahead.get(group, {})):
             of_sizes.setdefault(call.bytes, []).append(call)
-        iterations = max(entry.iterations for entries in ranks.values() for entry in entries)
+        of_ranks = found[kind, group, dtype].values()
+        iterations = max(entry.iterations for entries in of_ranks for entry in entries)
         for calls in of_sizes.values():
             rows.append(_row(kind, group, dtype, calls, iterations, iteration_times))
     return sorted(rows, key=lambda row: -row.median * row.calls)
@@ -140,18 +147,17 @@ class _Call:
         return max(time - waits[rank] for rank, time in self.times.items())
 
 
-def _clocks(found: _Found) -> dict[tuple[int, ...], _Ahead]:
+def _clocks(called: Mapping[_Key, _Ordered]) -> dict[tuple[int, ...], _Ahead]:
     """Say how far each rank's clock is ahead of one of its group in each iteration.
 
     Ranks begin iterations together as far as their hosts do, which is not to the microsecond.
     """
     gaps: dict[tuple[int, ...], dict[tuple[int, int], list[int]]] = {}
-    for (kind, group, _), ranks in found.items():
-        of_ranks = [(rank, sorted(_in_order(entries))) for rank, entries in ranks.items()]
-        if not kind.startswith(_ALL_WAIT) or len({len(calls) for _, calls in of_ranks}) > 1:
+    for (kind, group, _), ranks in called.items():
+        if not kind.startswith(_ALL_WAIT) or len(set(map(len, ranks.values()))) > 1:
             continue
-        _, first = of_ranks[0]
-        for rank, calls in of_ranks:
+        first = next(iter(ranks.values()))
+        for rank, calls in ranks.items():
             for (iteration, begin, time, _), (_, other_begin, other_time, _) in zip(
                 calls, first, strict=True
             ):
@@ -163,9 +169,7 @@ def _clocks(found: _Found) -> dict[tuple[int, ...], _Ahead]:
     }
 
 
-def _calls(
-    kind: str, ranks: Mapping[int, Sequence[CollectiveTimes]], ahead: _Ahead
-) -> Iterator[_Call]:
+def _calls(kind: str, ranks: _Ordered, ahead: _Ahead) -> Iterator[_Call]:
     """Yield the calls of a kind in a group: all ranks come to these in the same order.
 
     Messages are between two, and where ranks came to different numbers of calls, it cannot be told
@@ -174,9 +178,9 @@ def _calls(
     of_ranks = {
         rank: [
             (begin - ahead.get((rank, iteration), 0), time, size)
-            for iteration, begin, time, size in sorted(_in_order(entries))
+            for iteration, begin, time, size in calls
         ]
-        for rank, entries in ranks.items()
+        for rank, calls in ranks.items()
     }
     if kind in _BETWEEN_TWO or len(set(map(len, of_ranks.values()))) > 1:
         for rank, calls in of_ranks.items():
