@@ -48,7 +48,8 @@ def test_the_execution_trace_of_a_replay_replays_the_same(tmp_path: Path) -> Non
 
 def test_a_dump_measures_memory(tmp_path: Path) -> None:
     file = tmp_path / "dumped_replay.py"
-    file.write_text(dump(product(tmp_path), ReplayOptions(device="cuda")))
+    text, _ = dump(product(tmp_path), ReplayOptions(device="cuda"))
+    file.write_text(text)
 
     done = subprocess.run(
         [sys.executable, "-I", str(file)], capture_output=True, text=True, check=True
