@@ -1,4 +1,4 @@
-"""The name of a file in, a name to write to until it is whole out."""
+"""The name of a file or a folder in, what to write to until it is whole out."""
 
 from __future__ import annotations
 
@@ -25,6 +25,25 @@ def appearing(path: Path, force: bool) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def folder_to_fill(path: Path) -> Iterator[None]:
+    """Make a folder, and those above it; those made here that are empty in the end go again.
+
+    Raises UsageError where it cannot be made.
+    """
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be made a folder: {error.strerror}.") from error
+    try:
+        yield
+    finally:
+        for folder in made:
+            with suppress(OSError):  # it holds something
+                folder.rmdir()
 
 
 def _publish(partial: Path, target: Path, path: Path, force: bool) -> None:

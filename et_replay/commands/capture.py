@@ -13,7 +13,7 @@ from et_replay.captured_files import (
     end_replacing,
     folder_to_capture,
 )
-from et_replay.commands import options
+from et_replay.commands import argument_types, options
 from et_replay.commands.output import say
 from et_replay.formats.captured_endings import shortcoming, signal_name
 from et_replay.formats.captured_run import CapturedRun, add_status, captured_runs
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of a capture."""
     parser.add_argument(
         "--output",
-        type=options.path,
+        type=argument_types.path,
         metavar="DIR",
         required=True,
         help="the folder to write to: for each rank R rank-R.run.jsonl, rank-R.et.json (execution "
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--skip",
-        type=options.integer(0),
+        type=argument_types.integer(0),
         default=2,
         metavar="N",
         help="iterations to let pass before the execution trace begins (default: 2); a script of "
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--iterations",
-        type=options.integer(1),
+        type=argument_types.integer(1),
         default=3,
         metavar="N",
         help="iterations to record (default: 3)",

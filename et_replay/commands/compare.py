@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from et_replay.commands import options
+from et_replay.commands import argument_types, options
+from et_replay.commands.input_files import expand, is_folder
 from et_replay.commands.inputs import (
     Input,
     add_inputs,
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--device",
-        type=options.device,
+        type=argument_types.device,
         metavar="cuda[:N]",
         help="for execution traces: replay them on this device under each allocator, in a process "
         "of its own, and show what was measured beside the simulation; torch is PyTorch's own "
@@ -68,14 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_device_memory(parser)
     parser.add_argument(
         "--iterations",
-        type=options.integer(1),
+        type=argument_types.integer(1),
         metavar="N",
         help="times to run the events without a reset, to see drift (default: 1), or with --device "
         "iterations to measure (default: 10)",
     )
     parser.add_argument(
         "--snapshot",
-        type=options.path,
+        type=argument_types.path,
         metavar="FILE",
         help="write what the one allocator did with the one input as a memory snapshot, for "
         "PyTorch's memory viewer",
@@ -88,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan",
-        type=options.path,
+        type=argument_types.path,
         metavar="FILE",
         help="the plan that stalloc serves, from et_replay plan; of a job's ranks the "
         "folder with the plan of each (default: one made for the input)",
@@ -153,7 +154,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _on_device(arguments: argparse.Namespace) -> int:
     with needs_torch("--device"):
         from et_replay.commands.compare_on_device import compare_on_device
-    for named in options.expand(arguments.trace, traces=True):
+    for named in expand(arguments.trace, traces=True):
         check_destination(arguments.json, arguments.force, named.path)
     return compare_on_device(arguments)
 
@@ -208,7 +209,7 @@ def _plans(path: str | None, inputs: Sequence[Input]) -> list[Plan | None]:
     """Read the plan of each input: the one there is, or in a folder that of its name."""
     if path is None:
         return [None] * len(inputs)
-    if len(inputs) > 1 and not options.is_folder(Path(path)):
+    if len(inputs) > 1 and not is_folder(Path(path)):
         raise UsageError("--plan FILE needs one --trace; of several ranks, give the folder.")
     return [_read_plan(plan_path(path, source.path)) for source in inputs]
 

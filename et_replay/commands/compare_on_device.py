@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from et_replay.commands import options
 from et_replay.commands.facts_of_run import settings_of
+from et_replay.commands.input_files import expand
 from et_replay.commands.output import progress_bar, warn, write_result
 from et_replay.comparison import Comparison, compare
 from et_replay.errors import OutOfMemoryError, ReplayError, UsageError
@@ -56,7 +57,7 @@ def compare_on_device(arguments: argparse.Namespace) -> int:
     )
     jobs = [
         ReplayJob(path, options.window_of(arguments), arguments.strict, _as_in(run, base))
-        for path, run, _ in options.expand(arguments.trace, traces=True)
+        for path, run, _ in expand(arguments.trace, traces=True)
     ]
     with progress_bar(arguments.quiet, unit="replays") as progress:
         total = len(jobs) * (len(allocators) + 1)

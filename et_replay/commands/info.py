@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from et_replay.commands import options
+from et_replay.commands.input_files import is_folder, runs_at
 from et_replay.commands.output import check_destination, progress_bar, warn, write_result
 from et_replay.formats import open_trace
 from et_replay.formats.captured_run import CapturedRun
@@ -32,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     Of the folder of a job it tells whether the ranks' collectives fit together.
     """
-    runs = options.runs_at(arguments.trace)
+    runs = runs_at(arguments.trace)
     for path in [arguments.trace, *(str(run.trace) for run in runs), *(run.source for run in runs)]:
         check_destination(arguments.json, arguments.force, path)
     files = _files_of_ranks(arguments.trace, runs)
@@ -59,11 +60,11 @@ def _files_of_ranks(path: str, runs: Sequence[CapturedRun]) -> dict[int, Path] |
 
     A captured run may lack some, as where a process was killed.
     """
-    is_folder = path != "-" and options.is_folder(Path(path))
-    if runs and is_folder:
+    of_folder = path != "-" and is_folder(Path(path))
+    if runs and of_folder:
         traces = {run.header.rank: run.trace for run in runs if run.trace is not None}
         return traces if max(run.header.world_size for run in runs) > 1 and traces else None
-    return rank_files(path) if is_folder or is_pattern(path) else None
+    return rank_files(path) if of_folder or is_pattern(path) else None
 
 
 def _match(files: dict[int, Path], arguments: argparse.Namespace) -> Matching:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from et_replay.captured_files import PLAN
-from et_replay.commands import options
+from et_replay.commands import argument_types, options
 from et_replay.commands.facts_of_run import version_of, with_gpu
+from et_replay.commands.input_files import expand, file_names, is_folder
 from et_replay.commands.output import STDOUT, progress_bar
 from et_replay.errors import PlanError, TraceError, UsageError
 from et_replay.events import MemoryHistory
@@ -150,7 +151,7 @@ def add_inputs(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     options.add_inputs(parser, required=required)
     parser.add_argument(
         "--device-index",
-        type=options.integer(0),
+        type=argument_types.integer(0),
         metavar="N",
         help="for snapshots of several devices: which one (default: that with most events)",
     )
@@ -172,7 +173,7 @@ def inputs_of(arguments: argparse.Namespace, default_mode: Mode) -> list[Input]:
             run=run,
             rank=rank,
         )
-        for path, run, rank in options.expand(arguments.trace)
+        for path, run, rank in expand(arguments.trace)
     ]
 
 
@@ -189,13 +190,13 @@ def plan_path(plan: str, path: str) -> str:
 
     Raises PlanError where the folder has none of it.
     """
-    if not options.is_folder(Path(plan)):
+    if not is_folder(Path(plan)):
         return plan
     file = Path(plan) / plan_name(path)
     if not file.is_file():
         raise PlanError(
             f"The folder {plan} holds no {file.name}, which et_replay plan writes for {path}; it"
-            f" holds {options.file_names(plans_in(plan))}."
+            f" holds {file_names(plans_in(plan))}."
         )
     return str(file)
 

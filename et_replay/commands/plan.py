@@ -7,12 +7,14 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from et_replay.commands import options
+from et_replay.commands import argument_types, options
+from et_replay.commands.input_files import file_names, is_folder
 from et_replay.commands.inputs import (
     Input,
     Recording,
@@ -47,6 +49,7 @@ from et_replay.program import JOB, Mode
 from et_replay.report.document import document
 from et_replay.report.plan import PlanReport, plan_objects, plan_text
 from et_replay.units import counted
+from et_replay.whole_files import folder_to_fill
 
 _AUTO = (-1, -1)
 _BUFFER = re.compile(r"([Bb]uffer) (\d+)")
@@ -85,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=options.seconds,
+        type=argument_types.seconds,
         metavar="S",
         help="take the best plan that there is after so many seconds (default: the effort decides)",
     )
@@ -96,14 +99,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
-        type=options.path,
+        type=argument_types.path,
         metavar="FILE",
         help="write the plan file, or of a CSV with a name in .csv the CSV with an offset column; "
         "of several inputs, the folder for their plan files",
     )
     parser.add_argument(
         "--check",
-        type=options.path,
+        type=argument_types.path,
         metavar="FILE",
         help="check and describe a plan file, and with --trace whether it was made for that",
     )
@@ -141,10 +144,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace, inputs: Sequence[Input]) -> PlanReport:
-    if options.is_folder(Path(arguments.check)):
+    if is_folder(Path(arguments.check)):
         raise UsageError(
             f"--check {arguments.check} is a folder, expected one plan file: give one of"
-            f" {options.file_names(plans_in(arguments.check))}, and with --trace the file that it"
+            f" {file_names(plans_in(arguments.check))}, and with --trace the file that it"
             " was made for."
         )
     if arguments.output is not None or len(inputs) > 1:
@@ -163,15 +166,23 @@ def _check(arguments: argparse.Namespace, inputs: Sequence[Input]) -> PlanReport
 
 def _make(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[PlanReport]:
     destinations = _destinations(arguments.output, inputs)
-    for source, destination in zip(inputs, destinations, strict=True):
-        check_destination(arguments.json, arguments.force, source.path)
-        check_destination(destination, arguments.force, source.path, "--output")
-        check_distinct((("--output", destination), ("--json", arguments.json)))
+    is_one = arguments.output is None or arguments.output in destinations
+    with nullcontext() if is_one else folder_to_fill(Path(arguments.output)):
+        for source, destination in zip(inputs, destinations, strict=True):
+            check_destination(arguments.json, arguments.force, source.path)
+            check_destination(destination, arguments.force, source.path, "--output")
+            check_distinct((("--output", destination), ("--json", arguments.json)))
+        return list(_planned(arguments, inputs, destinations))
+
+
+def _planned(
+    arguments: argparse.Namespace, inputs: Sequence[Input], destinations: Sequence[str | None]
+) -> Iterator[PlanReport]:
+    """Plan all inputs, and write the plan files."""
     effort = Effort(arguments.effort, arguments.timeout)
     tasks = [
         _Task(source, effort, arguments.iteration, arguments.share_streams) for source in inputs
     ]
-    reports = []
     for source, (plan, written, notes), destination in zip(
         inputs, work_on(tasks, _plan, arguments), destinations, strict=True
     ):
@@ -180,9 +191,7 @@ def _make(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[PlanRe
         if destination is not None:
             content = written if destination.endswith(".csv") and written else encode_plan(plan)
             write_whole(Path(destination), content, arguments.force)
-        report = PlanReport(plan.source, plan, destination, notes=notes, rank=source.rank)
-        reports.append(report)
-    return reports
+        yield PlanReport(plan.source, plan, destination, notes=notes, rank=source.rank)
 
 
 def _destinations(output: str | None, inputs: Sequence[Input]) -> list[str | None]:
@@ -190,14 +199,10 @@ def _destinations(output: str | None, inputs: Sequence[Input]) -> list[str | Non
     if output is None:
         return [None] * len(inputs)
     folder = Path(output)
-    if len(inputs) == 1 and not options.is_folder(folder):
+    if len(inputs) == 1 and not is_folder(folder):
         return [output]
     if folder.suffix in _PLAN_FILES:
         raise UsageError(f"--output {output} must name a folder for the plans of several inputs.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--output {output} cannot be made a folder: {error.strerror}.") from error
     names = [plan_name(source.path) for source in inputs]
     for name in names:
         if names.count(name) > 1:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from et_replay.commands import options
 from et_replay.commands.facts_of_run import settings_of, version_of, with_gpu
+from et_replay.commands.input_files import expand_to_one
 from et_replay.commands.inputs import plan_path
 from et_replay.commands.needs_torch import needs_torch
 from et_replay.commands.output import (
@@ -71,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     if is_for_ranks(arguments):
         _check_files(arguments)
         return replay_ranks(arguments, _program_of, _options_for_all, _reasons)
-    arguments.trace, captured, _ = options.expand_to_one(arguments.trace)
+    arguments.trace, captured, _ = expand_to_one(arguments.trace)
     _check_files(arguments)
     if arguments.plan is not None:
         arguments.plan = plan_path(arguments.plan, arguments.trace)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from et_replay.commands import options
+from et_replay.commands import argument_types, options
 from et_replay.explain.explanation import Moment
 from et_replay.program import Mode
 from et_replay.replay_modes import REPLAY_MODES
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_input(parser)
     parser.add_argument(
         "--node",
-        type=options.integer(0),
+        type=argument_types.integer(0),
         metavar="ID",
         help="replay the operator of this node alone, whatever encloses it",
     )
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
-        type=options.device,
+        type=argument_types.device,
         default="auto",
         metavar="NAME",
         help="auto (cuda where there is one, else cpu), cuda, cuda:N, cpu, or meta, which computes "
@@ -69,7 +69,7 @@ def _add_ranks(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--collective-timeout",
-        type=options.seconds,
+        type=argument_types.seconds,
         default=300.0,
         metavar="SECONDS",
         help="end all ranks, and say what each waits for, when a collective takes longer "
@@ -81,7 +81,7 @@ def _add_iterations(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--warmup",
         "--warmup-iter",
-        type=options.integer(0),
+        type=argument_types.integer(0),
         default=1,
         metavar="N",
         help="iterations before the measured ones (default: 1)",
@@ -89,7 +89,7 @@ def _add_iterations(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--iterations",
         "--iter",
-        type=options.integer(1),
+        type=argument_types.integer(1),
         default=3,
         metavar="N",
         help="measured iterations (default: 3)",
@@ -114,7 +114,7 @@ def _add_operators(parser: argparse.ArgumentParser) -> None:
     options.add_imports(parser)
     parser.add_argument(
         "--seed",
-        type=options.integer(0),
+        type=argument_types.integer(0),
         default=0,
         metavar="N",
         help="seed of all values (default: 0)",
@@ -125,34 +125,34 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     options.add_page(parser)
     parser.add_argument(
         "--config",
-        type=options.path,
+        type=argument_types.path,
         metavar="FILE.json",
         help="modules to import and operators to leave out: "
         '{"import": ["module"], "skip": [{"operator": "fbgemm::*", "reason": "why"}]}',
     )
     parser.add_argument(
         "--update-config",
-        type=options.path,
+        type=argument_types.path,
         metavar="FILE.json",
         help="write such a file: what --config says, and all that this replay could not execute",
     )
     parser.add_argument(
         "--profile",
-        type=options.ending(".json", ".json.gz"),
+        type=argument_types.ending(".json", ".json.gz"),
         metavar="FILE.json",
         help="write a Kineto trace of one further iteration, with a mark for each operation, for "
         "chrome://tracing or Perfetto; of several ranks, a name with {rank}",
     )
     parser.add_argument(
         "--execution-trace",
-        type=options.ending(".json", ".json.gz"),
+        type=argument_types.ending(".json", ".json.gz"),
         metavar="FILE.json",
         help="write an execution trace of one further iteration, which can be replayed in its "
         "turn; of several ranks, a name with {rank}",
     )
     parser.add_argument(
         "--dump",
-        type=options.ending(".py"),
+        type=argument_types.ending(".py"),
         metavar="FILE.py",
         help="instead of replaying, write a Python file that does, with PyTorch alone: to report a "
         "fault of an operator (with --node) or of a part of a model (with --subgraph)",
@@ -184,7 +184,7 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--device-memory-threshold",
-        type=options.share,
+        type=argument_types.share,
         default=1.0,
         metavar="F",
         help="lazy mode: share of the device memory above which everything that the next operation "
@@ -192,7 +192,7 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--device-memory",
-        type=options.size,
+        type=argument_types.size,
         metavar="SIZE",
         help="capacity of the device, such as 24GiB (default: all of it; if simulated, "
         "that of a captured run's GPU, else 80GiB)",
@@ -201,7 +201,7 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--library-workspace",
         nargs="?",
-        type=options.size_or_none,
+        type=argument_types.size_or_none,
         const=DEFAULT_WORKSPACE,
         default=0,
         metavar="SIZE",
@@ -220,7 +220,7 @@ def _add_allocator(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--memory-fraction",
-        type=options.share,
+        type=argument_types.share,
         metavar="F",
         help="for a history: what share of the device memory PyTorch may hold, as "
         "torch.cuda.set_per_process_memory_fraction sets it (default: all)",

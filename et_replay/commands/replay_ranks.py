@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from et_replay.commands import options
 from et_replay.commands.equal_options import check_equal
+from et_replay.commands.input_files import is_folder
 from et_replay.commands.inputs import plan_path
 from et_replay.commands.needs_torch import needs_torch
 from et_replay.commands.notes_of_ranks import warn_together
@@ -60,7 +61,7 @@ def is_for_ranks(arguments: argparse.Namespace) -> bool:
     if arguments.replay_mode in (COMM, FULL) or is_pattern(arguments.trace):
         return True
     started = all(os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR"))
-    is_of_several = os.environ.get("WORLD_SIZE") != "1" or options.is_folder(Path(arguments.trace))
+    is_of_several = os.environ.get("WORLD_SIZE") != "1" or is_folder(Path(arguments.trace))
     return started and is_of_several
 
 
@@ -168,7 +169,7 @@ def _of_rank(arguments: argparse.Namespace, place: Place) -> argparse.Namespace:
             )
     for name in _PER_RANK:
         value = getattr(arguments, name)
-        if value is None or (name == "plan" and options.is_folder(Path(value))):
+        if value is None or (name == "plan" and is_folder(Path(value))):
             continue  # of a folder of plans this rank takes its own, see `plan_path`
         if place.size > 1 and RANK not in value:
             raise UsageError(

@@ -10,7 +10,7 @@ from threading import Thread
 
 import msgspec
 
-from et_replay.commands import options
+from et_replay.commands import argument_types, options
 from et_replay.commands.output import STDOUT, check_destination, say, write_whole
 from et_replay.errors import UsageError
 from et_replay.planning import read_plan, run_plan
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of a run."""
     parser.add_argument(
         "--plan",
-        type=options.path,
+        type=argument_types.path,
         metavar="FILE",
         help="the plan of the job, from et_replay plan --trace DIR of a captured run; of several "
         "ranks the folder with rank-R.plan.json for each",
@@ -39,13 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--device-memory",
-        type=options.size,
+        type=argument_types.size,
         metavar="SIZE",
         help="use so much of each device at most, such as 24GiB (default: all of it)",
     )
     options.add_mark(parser)
     parser.add_argument(
-        "--json", type=options.path, metavar="FILE", help="write the result as JSON"
+        "--json", type=argument_types.path, metavar="FILE", help="write the result as JSON"
     )
     parser.add_argument("--force", action="store_true", help="let --json overwrite a file")
     parser.add_argument("--quiet", action="store_true", help="no line for each iteration")

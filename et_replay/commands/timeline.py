@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from et_replay.commands import options
+from et_replay.commands import argument_types, options
+from et_replay.commands.input_files import file_names
 from et_replay.commands.inputs import (
     add_allocators,
     add_inputs,
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser)
     parser.add_argument(
         "--output",
-        type=options.path,
+        type=argument_types.path,
         metavar="FILE",
         help=f"what to write, told by how its name ends: {_PAGE} (one page, all allocators as "
         f"tabs), {', '.join(_FORMS)} (one allocator) (default: the input's name with {_PAGE})",
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Show memory over time: the map of addresses, the stack of live bytes, peak and failures."""
     inputs = inputs_of(arguments, Mode.LAZY_ALLOCATE)
     if len(inputs) != 1:
-        names = options.file_names([source.path for source in inputs])
+        names = file_names([source.path for source in inputs])
         raise UsageError(f"A timeline is of one input, got {len(inputs)}: give one of {names}.")
     source = inputs[0]
     output = arguments.output or f"{_stem(source.path)}{_PAGE}"

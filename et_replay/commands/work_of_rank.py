@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from et_replay.commands import options
+from et_replay.commands.input_files import is_folder
 from et_replay.commands.notes_of_ranks import warn_together
 from et_replay.commands.session import OfAllRanksError, Session
 from et_replay.errors import ReplayError
@@ -44,7 +44,7 @@ class Work:
 
 def files_of_ranks(path: str) -> tuple[dict[int, Path], int | None]:
     """List the files by rank; of a single one, its trace tells how many ranks there are."""
-    if is_pattern(path) or options.is_folder(Path(path)):
+    if is_pattern(path) or is_folder(Path(path)):
         files = rank_files(path)
         return files, len(files)
     return {-1: Path(path)}, None

@@ -87,14 +87,15 @@ def test_the_table_says_what_is_assumed_of_other_memory(
 
 
 def test_of_several_inputs_the_worst_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    paths = [job(tmp_path / f"rank-{k}.json", 30, size) for k, size in enumerate((34, 50, 40))]
+    monkeypatch.chdir(tmp_path)
+    paths = [job(Path(f"rank-{k}.json"), 30, size) for k, size in enumerate((34, 50, 40))]
     words = [word for path in paths for word in ("--trace", path)]
     assert main(["fit", *words, "--allocator", "native", "--jobs", "1"]) == 0
     _, _, worst = capsys.readouterr().out.partition("Largest of all inputs")
     (line,) = (line for line in worst.splitlines() if "native" in line)
-    assert line.split() == ["native", "80.0", "MiB", paths[1]]
+    assert line.split() == ["native", "80.0", "MiB", "rank-1.json"]
 
 
 def test_a_folder_stands_for_all_ranks_in_it_the_worst_first(tmp_path: Path) -> None:

@@ -112,6 +112,19 @@ def test_several_inputs_are_written_to_a_folder(tmp_path: Path) -> None:
     }
 
 
+def test_a_folder_is_not_left_behind_without_a_plan(table: str, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.csv"
+    broken.write_text("id,lower,upper,size\na,2,1,512\n")
+    words = ["--trace", table, "--trace", str(broken), "--jobs", "1"]
+
+    assert main(["plan", *words, "--output", str(tmp_path / "all" / "plans")]) == 1
+    assert not (tmp_path / "all").exists()
+
+    (tmp_path / "there").mkdir()
+    assert main(["plan", *words, "--output", str(tmp_path / "there")]) == 1
+    assert (tmp_path / "there").is_dir()
+
+
 def test_a_plan_file_is_not_overwritten_without_force(
     table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

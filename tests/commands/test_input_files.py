@@ -11,7 +11,7 @@ from made_ranks import job
 from trace_builder import node, write_trace
 
 from et_replay.commands import main
-from et_replay.commands.options import Named, expand
+from et_replay.commands.input_files import Named, expand
 from et_replay.errors import TraceError
 
 
