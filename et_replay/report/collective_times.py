@@ -4,7 +4,8 @@ Bandwidths are as NCCL's tests define them (doc/PERFORMANCE.md there): the algor
 time, the bus's that times a factor, so that it can be held against the hardware whatever the number
 of ranks. A rank that comes early waits for the last one, which is no transfer: the time of a call
 is that of the rank that waited least, or where not all wait for all, the longest without waiting.
-Who came when is told by the ranks' own clocks, set by each other where calls end for all at once.
+Who came when is told by the ranks' own clocks, set by each other where calls end for all at once;
+what these ends differ by from call to call tells how exactly, and a shorter wait counts as none.
 Messages, and calls of which the ranks made different numbers, are timed with the waiting in them.
 """
 
@@ -14,6 +15,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from et_replay.replay.result import CollectiveTimes
 
@@ -24,8 +26,8 @@ _Key = tuple[str, tuple[int, ...], str]
 """Kind, group and type."""
 _Ordered = Mapping[int, Sequence[tuple[int, int, int, int]]]
 """By rank its calls in order: the number of the iteration, begin, time and bytes of each."""
-_Ahead = Mapping[tuple[int, int], int]
-"""The ns that the clock of a rank is ahead in an iteration."""
+_Clocks = Mapping[tuple[int, int], "_Clock"]
+"""Those of a group, by rank and the number of the iteration."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +104,10 @@ def collective_rows(
         for key, ranks in found.items()
     }
     rows = []
-    ahead = _clocks(called)
+    clocks = _clocks(called)
     for (kind, group, dtype), ranks in called.items():
         of_sizes: dict[int, list[_Call]] = {}
-        for call in _calls(kind, ranks, ahead.get(group, {})):
+        for call in _calls(kind, ranks, clocks.get(group, {})):
             of_sizes.setdefault(call.bytes, []).append(call)
         of_ranks = found[kind, group, dtype].values()
         iterations = max(entry.iterations for entries in of_ranks for entry in entries)
@@ -114,13 +116,24 @@ def collective_rows(
     return sorted(rows, key=lambda row: -row.median * row.calls)
 
 
+class _Clock(NamedTuple):
+    """By how many ns a rank's clock is ahead in an iteration, and may be more or less."""
+
+    ahead: int
+    error: int
+
+
+_RIGHT = _Clock(0, 0)
+
+
 @dataclass(frozen=True)
 class _Call:
-    """One collective: when each rank came to it, and how long it stayed."""
+    """One collective: when each rank came to it, give or take `error`, and how long it stayed."""
 
     bytes: int
     begins: Mapping[int, int]
     times: Mapping[int, int]
+    error: int = 0
 
     def last(self, kind: str) -> int:
         """Return the rank that came last: it stayed for the shortest time where all leave at once.
@@ -136,8 +149,11 @@ class _Call:
         last = self.last(kind)
         if kind.startswith(_ALL_WAIT):
             return {rank: time - self.times[last] for rank, time in self.times.items()}
-        begins = self.begins
-        return {rank: min(begins[last] - begins[rank], time) for rank, time in self.times.items()}
+        early = {rank: self.begins[last] - begin for rank, begin in self.begins.items()}
+        return {
+            rank: min(early[rank], time) if early[rank] > self.error else 0
+            for rank, time in self.times.items()
+        }
 
     def time(self, kind: str) -> int:
         """Return how long it took but for waiting."""
@@ -147,8 +163,8 @@ class _Call:
         return max(time - waits[rank] for rank, time in self.times.items())
 
 
-def _clocks(called: Mapping[_Key, _Ordered]) -> dict[tuple[int, ...], _Ahead]:
-    """Say how far each rank's clock is ahead of one of its group in each iteration.
+def _clocks(called: Mapping[_Key, _Ordered]) -> dict[tuple[int, ...], _Clocks]:
+    """Set each rank's clock in each iteration by that of one rank of its group.
 
     Ranks begin iterations together as far as their hosts do, which is not to the microsecond.
     """
@@ -164,34 +180,35 @@ def _clocks(called: Mapping[_Key, _Ordered]) -> dict[tuple[int, ...], _Ahead]:
                 of_group = gaps.setdefault(group, {}).setdefault((rank, iteration), [])
                 of_group.append(begin + time - other_begin - other_time)
     return {
-        group: {key: round(statistics.median(values)) for key, values in of_group.items()}
+        group: {key: _clock(values) for key, values in of_group.items()}
         for group, of_group in gaps.items()
     }
 
 
-def _calls(kind: str, ranks: _Ordered, ahead: _Ahead) -> Iterator[_Call]:
+def _clock(gaps: Sequence[int]) -> _Clock:
+    """Return the clock whose ends of calls are so far from those of another."""
+    ahead = round(statistics.median(gaps))
+    return _Clock(ahead, max(abs(gap - ahead) for gap in gaps))
+
+
+def _calls(kind: str, ranks: _Ordered, clocks: _Clocks) -> Iterator[_Call]:
     """Yield the calls of a kind in a group: all ranks come to these in the same order.
 
     Messages are between two, and where ranks came to different numbers of calls, it cannot be told
     which are one.
     """
-    of_ranks = {
-        rank: [
-            (begin - ahead.get((rank, iteration), 0), time, size)
-            for iteration, begin, time, size in calls
-        ]
-        for rank, calls in ranks.items()
-    }
-    if kind in _BETWEEN_TWO or len(set(map(len, of_ranks.values()))) > 1:
-        for rank, calls in of_ranks.items():
-            yield from (_Call(size, {rank: begin}, {rank: time}) for begin, time, size in calls)
+    if kind in _BETWEEN_TWO or len(set(map(len, ranks.values()))) > 1:
+        for rank, calls in ranks.items():
+            yield from (_Call(size, {rank: begin}, {rank: time}) for _, begin, time, size in calls)
         return
-    for of_all in zip(*of_ranks.values(), strict=True):
-        of_call = dict(zip(of_ranks, of_all, strict=True))
+    for of_all in zip(*ranks.values(), strict=True):
+        of_call = dict(zip(ranks, of_all, strict=True))
+        of_rank = {rank: clocks.get((rank, call[0]), _RIGHT) for rank, call in of_call.items()}
         yield _Call(
-            max(size for _, _, size in of_all),
-            {rank: begin for rank, (begin, _, _) in of_call.items()},
-            {rank: time for rank, (_, time, _) in of_call.items()},
+            max(size for _, _, _, size in of_all),
+            {rank: begin - of_rank[rank].ahead for rank, (_, begin, _, _) in of_call.items()},
+            {rank: time for rank, (_, _, time, _) in of_call.items()},
+            max(clock.error for clock in of_rank.values()),
         )
 
 

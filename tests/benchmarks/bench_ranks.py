@@ -34,6 +34,8 @@ REPLAYED = ("full", "comm", "comp")
 ROW = ("kind", "group", "dtype", "bytes")
 CALLED = ("kind", "dtype", "bytes")
 CORES_OF_A_RANK = 4
+RUNS = 2
+"""Of the job, for the times of its collectives: how computation slows them down varies."""
 RUNNING = 25.0
 """Seconds after which a replay of many iterations is under way."""
 
@@ -114,7 +116,9 @@ class Bench:
             figures["alone"] = self._alone(folder, full["collectives"])
             killed = executor.submit(self._killed, folder)
             figures["ends"] = [self._out_of_memory(folder, full), killed.result()]
-            figures["in_job"] = self._in_job(folder, full["collectives"])
+            figures["in_job"] = []
+            for _ in range(RUNS):
+                figures["in_job"].append(self._in_job(folder, full["collectives"]))
 
     def _run(self, *words: str, allowed: tuple[int, ...] = (0,)) -> Any:
         return run(*self._torchrun, *words, allowed=allowed, cores=self._cores)
@@ -267,8 +271,8 @@ def tables(figures: dict[str, Any]) -> str:
         lines += [job_line(name, row, rank) for rank in range(len(row["jobs"][0]["losses"]))]
     lines += [
         "",
-        "| job | collective | type | bytes | calls | alone | comm / alone | in the job |"
-        " full / in the job |",
+        "| job | collective | type | bytes | calls | alone | comm / alone | full / alone |"
+        " job / alone |",
         "| --- | --- | --- | --: | --: | --: | --: | --: | --: |",
     ]
     for name, row in figures.items():
@@ -302,19 +306,19 @@ def job_line(name: str, row: dict[str, Any], rank: int) -> str:
 
 
 def collective_lines(name: str, row: dict[str, Any]) -> list[str]:
-    """Return the time of each kind and size, over that of the same alone and in the job."""
+    """Return the times of each kind and size over that of the same alone."""
     lines = []
     in_comm = {key(each): each for each in row["replays"]["comm"]["collectives"]}
     rows = row["replays"]["full"]["collectives"]
-    known = zip(rows, row["alone"], row.get("in_job", [None] * len(rows)), strict=True)
-    for each, alone, in_job in known:
+    of_job = zip(*row.get("in_job") or [[None] * len(rows)], strict=True)
+    for each, alone, in_job in zip(rows, row["alone"], of_job, strict=True):
         comm = in_comm.get(key(each))
         if alone is None or comm is None:
             continue
         cells = [name, each["kind"], each["dtype"], str(each["bytes"]), str(each["calls"])]
-        cells += [f"{alone / 1e3:.1f} us", f"{comm['median_time_ns'] / alone:.3f}"]
-        cells.append("-" if in_job is None else f"{in_job / 1e3:.1f} us")
-        cells.append("-" if in_job is None else f"{each['median_time_ns'] / in_job:.3f}")
+        cells.append(f"{alone / 1e3:.1f} us")
+        cells += [f"{replay['median_time_ns'] / alone:.3f}" for replay in (comm, each)]
+        cells.append(", ".join("-" if time is None else f"{time / alone:.2f}" for time in in_job))
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 

@@ -131,6 +131,26 @@ def test_clocks_are_set_by_calls_that_end_for_all_at_once() -> None:
     assert row.waits == {0: 5, 1: 10}
 
 
+def test_a_wait_shorter_than_the_clocks_are_exact_is_none() -> None:
+    """Ends of all_reduces differ by 100, 104 and 97 ns: clocks are right to 4 ns."""
+    pair = (0, 1)
+    times = {
+        0: [
+            entry("all_reduce", 4000, [50, 50, 50], [0, 1000, 2000], group=pair),
+            entry("broadcast", 1000, [20, 20], [3000, 4000], group=pair),
+        ],
+        1: [
+            entry("all_reduce", 4000, [50, 54, 47], [100, 1100, 2100], group=pair),
+            entry("broadcast", 1000, [22, 25], [3096, 4095], group=pair),
+        ],
+    }
+    row = collective_rows(times, {})[1]
+    assert row.kind == "broadcast"
+    # rank 1 came 4 ns before rank 0, which cannot be told, and then 5 ns, which can
+    assert row.times == [22, 20]
+    assert row.waits == {0: 0, 1: 5}
+
+
 def test_sends_of_different_ranks_are_not_one_call() -> None:
     times = {
         0: [entry("send", 64, [10], [0], group=(0, 1, 2))],

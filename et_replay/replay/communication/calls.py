@@ -58,11 +58,10 @@ class Settings:
     asynchronous: bool = False
 
 
-def launcher(kind: str, settings: Settings) -> Launch | None:
-    """Return what makes calls of `kind`, None for one that is not known."""
+def launcher(kind: str, settings: Settings) -> Launch:
+    """Return what makes calls of one of `KINDS`."""
     by_turns = _BY_TURNS.get(kind) if settings.sizes else None
-    maker = by_turns or _LAUNCHERS.get(kind)
-    return None if maker is None else maker(settings)
+    return (by_turns or _LAUNCHERS[kind])(settings)
 
 
 class Several:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -13,6 +14,7 @@ from et_replay.execution_trace import TensorRef, tensors
 from et_replay.program.program import Call, Program
 from et_replay.ranks.collective import Collective
 from et_replay.ranks.groups import Groups, group_text
+from et_replay.ranks.kinds import BARRIERS
 from et_replay.replay.communication.buffers import buffers_of
 from et_replay.replay.communication.calls import IN_PLACE, REDUCING, Settings, launcher
 from et_replay.replay.communication.casting import Casting
@@ -223,13 +225,12 @@ class Communicator:
         members = self._batches.get(number, ())
         device = torch.device("cpu") if wire.on_host else self._target.device
         settings = self._settings(collective, wire, device)
-        launch = launcher(collective.kind, settings)
-        assert launch is not None, "such collectives are not made"
         waited = number in self._waited
         return Transfer(
             index=number,
             text=f"{collective.kind}, node {collective.node_id}, group {group}",
-            launch=launch,
+            launch=launcher(collective.kind, settings),
+            launch_timed=launcher(collective.kind, _timed(settings, collective.kind)),
             group=settings.group,
             device=device,
             asynchronous=self._choice.is_asynchronous(collective, waited),
@@ -284,6 +285,16 @@ class Communicator:
         return tuple(
             each for each in (fit, fit_root(collective.kind, len(present), is_root)) if each
         )
+
+
+def _timed(settings: Settings, kind: str) -> Settings:
+    """Let a call of NCCL be made so that there is a Work, which knows its time.
+
+    A synchronous one has none (ProcessGroupNCCL.cpp, from PyTorch 2.8 on), and events around it are
+    microseconds further apart.
+    """
+    told = settings.device.type == "cuda" and kind not in BARRIERS
+    return replace(settings, asynchronous=settings.asynchronous or told)
 
 
 def maker(ref: TensorRef, target: Target) -> Maker:

@@ -26,14 +26,15 @@ class Clock(Protocol):
 class Transfer:
     """One call, ready to be made: `index` is its number in the window, `text` names it.
 
-    `asynchronous` ones end when something waits for them; `told` whether their Works tell that they
-    have ended, without being waited for. Calls from one that `opens` a batch to one that `closes`
-    it are made as one.
+    `launch_timed` makes it where a clock is told of it. `asynchronous` ones end when something
+    waits for them; `told` whether their Works tell that they have ended, without being waited for.
+    Calls from one that `opens` a batch to one that `closes` it are made as one.
     """
 
     index: int
     text: str
     launch: Launch
+    launch_timed: Launch
     group: Any
     device: torch.device
     asynchronous: bool
@@ -116,7 +117,8 @@ class Exchange:
     def _launch(self, transfer: Transfer, given: Tensors, taken: Tensors) -> Any:
         if transfer.opens:
             transfer.group._start_coalescing(transfer.device)
-        work = observed(transfer.launch, given, taken)
+        launch = transfer.launch if self.clock is None else transfer.launch_timed
+        work = observed(launch, given, taken)
         if transfer.members:
             self._batch.append((given, taken))
         if transfer.closes:
