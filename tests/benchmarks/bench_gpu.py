@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
@@ -39,6 +40,8 @@ MODES = ("pre", "lazy", "stalloc")
 TURNS = 2
 CORES = 4
 ALL_CORES = sorted(os.sched_getaffinity(0))
+HANGING = 300
+"""Seconds after which a process counts as hanging."""
 MIB = 2**20
 Job = tuple[str, Path, dict[str, int]]
 
@@ -190,14 +193,36 @@ def picked(result: dict[str, Any]) -> dict[str, Any]:
 def run(
     *words: str, allowed: tuple[int, ...] = (0,), cores: int = CORES
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python with `words` in the folder of the project, on the quietest cores."""
+    """Run Python with `words` in the folder of the project, on the quietest cores.
+
+    Raises SystemExit for another exit code than those `allowed`, and for a process that hangs, with
+    the stacks of all that it started.
+    """
     os.sched_setaffinity(0, quietest_cores(cores))
-    outcome = subprocess.run(
-        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if outcome.returncode not in allowed:
-        raise SystemExit(f"{shlex.join(words)} ended with {outcome.returncode}:\n{outcome.stderr}")
-    return outcome
+    with subprocess.Popen(
+        [sys.executable, *words],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            out, said = process.communicate(timeout=HANGING)
+        except subprocess.TimeoutExpired:
+            for started in [*started_by(process.pid), process.pid]:
+                os.kill(started, signal.SIGABRT)
+            out, said = process.communicate()
+    if process.returncode not in allowed:
+        raise SystemExit(f"{shlex.join(words)} ended with {process.returncode}:\n{said}")
+    return subprocess.CompletedProcess(process.args, process.returncode, out, said)
+
+
+def started_by(process: int) -> Iterator[int]:
+    """Yield the processes that a process started, and those that these did."""
+    for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+        yield from started_by(int(child))
+        yield int(child)
 
 
 def quietest_cores(count: int) -> list[int]:

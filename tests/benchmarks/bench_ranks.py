@@ -5,7 +5,8 @@ a machine with as many GPUs as --ranks (2); `--device cpu` is for trying it out.
 `traces/train_ranks.py`, and replays, plans and runs them; what is timed takes turns, and of each
 the turn that was disturbed least counts. The job itself is timed without et_replay, and bandwidths
 are held against those of `plain_collectives.py`. Then a rank is killed, and ranks run out of
-memory. `--table FIGURES.json` prints the README's tables. Times are ns, sizes bytes.
+memory. `--collectives` measures the times of these anew, and keeps what else FIGURES.json has.
+`--table FIGURES.json` prints the README's tables. Times are ns, sizes bytes.
 """
 
 from __future__ import annotations
@@ -22,20 +23,22 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench_gpu import ROOT, run
+from bench_gpu import ROOT, run, started_by
 from bench_run import CAPTURED, ITERATIONS, STEADY, ratio
 
 JOBS = {"resnet": "resnet --batch 32", "fsdp": "fsdp --deterministic"}
 REPLAYED = ("full", "comm", "comp")
+WITH_THEM = ("full", "comm")
+"""The modes in which collectives are made."""
 ROW = ("kind", "group", "dtype", "bytes")
 CALLED = ("kind", "dtype", "bytes")
 CORES_OF_A_RANK = 4
-RUNS = 2
-"""Of the job, for the times of its collectives: how computation slows them down varies."""
 RUNNING = 25.0
 """Seconds after which a replay of many iterations is under way."""
 
@@ -47,15 +50,20 @@ def main() -> None:
         print(tables(json.loads(arguments.table.read_text())))
         return
     figures: dict[str, Any] = {}
+    if arguments.collectives and arguments.output.exists():
+        figures = json.loads(arguments.output.read_text())
     for name in arguments.only:
-        figures[name] = {}
+        bench = Bench(arguments, JOBS[name])
         try:
-            Bench(arguments, JOBS[name]).measure(figures[name])
-            print(tables({name: figures[name]}), flush=True)
+            if arguments.collectives:
+                bench.measure_collectives(figures.setdefault(name, {}))
+            else:
+                bench.measure(figures.setdefault(name, {}))
         except SystemExit as error:  # of one of its processes
             print(f"{name}: {error}", flush=True)
         finally:
             arguments.output.write_text(json.dumps(figures, indent=1) + "\n")
+        print(tables({name: figures[name]}), flush=True)
 
 
 def parsed() -> argparse.Namespace:
@@ -66,7 +74,10 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep what is captured there")
+    parser.add_argument("--collectives", action="store_true")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="keep what is captured, and take what is there"
+    )
     parser.add_argument("--table", type=Path)
     arguments = parser.parse_args()
     if arguments.output is None and arguments.table is None:
@@ -95,12 +106,11 @@ class Bench:
     def measure(self, figures: dict[str, Any]) -> None:
         """Capture, plan, replay and run the job; what was measured stands if that breaks off."""
         figures["job"] = self._job
-        with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor() as executor:
-            folder = self._keep or Path(name)
-            folder.mkdir(parents=True, exist_ok=True)
+        with self._folder() as folder, ThreadPoolExecutor() as executor:
             plain = ("--allocator", "torch")
             unplanned = executor.submit(self._served, folder / "plain.json", *plain)
             self._capture(folder)
+            self._plan(folder)
             figures["plain"] = unplanned.result()
             for key in ("jobs", "planned"):
                 figures[key] = []
@@ -112,24 +122,45 @@ class Bench:
                     figures["replays"] = {mode: quickest(turns) for mode, turns in replays.items()}
                 plan = ("--plan", str(folder / "plans"))
                 figures["planned"].append(self._served(folder / "planned.json", *plan))
-            full = replays["full"][0]
-            figures["alone"] = self._alone(folder, full["collectives"])
+            self._hold(folder, figures, figures["replays"])
             killed = executor.submit(self._killed, folder)
-            figures["ends"] = [self._out_of_memory(folder, full), killed.result()]
-            figures["in_job"] = []
-            for _ in range(RUNS):
-                figures["in_job"].append(self._in_job(folder, full["collectives"]))
+            figures["ends"] = [self._out_of_memory(folder, replays["full"][0]), killed.result()]
+
+    def measure_collectives(self, figures: dict[str, Any]) -> None:
+        """Capture and replay the job for the times of its collectives alone."""
+        with self._folder() as folder:
+            if not (folder / "captured").exists():
+                self._capture(folder)
+            self._hold(folder, figures, {mode: self._replayed(folder, mode) for mode in WITH_THEM})
+
+    def _hold(
+        self, folder: Path, figures: dict[str, Any], replays: dict[str, dict[str, Any]]
+    ) -> None:
+        """Hold collectives of replays against the same alone, and in the job."""
+        collectives: dict[str, Any] = {mode: replays[mode].pop("collectives") for mode in WITH_THEM}
+        collectives["alone"] = self._alone(folder, collectives["full"])
+        figures["collectives"] = collectives
+        collectives["in_job"] = self._in_job(folder, collectives["full"])
+
+    @contextmanager
+    def _folder(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory() as name:
+            folder = self._keep or Path(name)
+            folder.mkdir(parents=True, exist_ok=True)
+            yield folder
 
     def _run(self, *words: str, allowed: tuple[int, ...] = (0,)) -> Any:
         return run(*self._torchrun, *words, allowed=allowed, cores=self._cores)
 
     def _capture(self, folder: Path) -> None:
-        target, plans = str(folder / "captured"), str(folder / "plans")
+        target = str(folder / "captured")
         words = ("capture", "--output", target, *CAPTURED, "--", "python", *self._torchrun)
         run("-m", "et_replay", *words, *self._script, cores=self._cores)
+
+    def _plan(self, folder: Path) -> None:
         if self._on_gpu:
-            words = ("--trace", target, "--share-streams", "--output", plans)
-            run("-m", "et_replay", "plan", *words)
+            words = ("--trace", str(folder / "captured"), "--output", str(folder / "plans"))
+            run("-m", "et_replay", "plan", "--share-streams", *words)
 
     def _words(self, folder: Path, *words: str) -> tuple[str, ...]:
         trace = ("--trace", str(folder / "captured"), *self._device)
@@ -206,10 +237,13 @@ class Bench:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         ) as process:
-            time.sleep(RUNNING)
-            os.kill(last_rank(process.pid), signal.SIGKILL)
-            begin = time.monotonic()
-            _, said = process.communicate(timeout=60)
+            try:
+                time.sleep(RUNNING)
+                os.kill(last_rank(process.pid), signal.SIGKILL)
+                begin = time.monotonic()
+                _, said = process.communicate(timeout=60)
+            finally:
+                process.terminate()  # torchrun ends what it started
         return {"end": "killed", "seconds": time.monotonic() - begin, "said": sentences(said)}
 
     def _out_of_memory(self, folder: Path, replay: dict[str, Any]) -> dict[str, Any]:
@@ -242,16 +276,15 @@ def quickest(turns: list[dict[str, Any]]) -> dict[str, Any]:
 
 def last_rank(torchrun: int) -> int:
     """Return the process of the highest rank that torchrun started."""
-    children = Path(f"/proc/{torchrun}/task/{torchrun}/children").read_text().split()
     ranks = {}
-    for child in children:
+    for child in started_by(torchrun):
         words = dict(
             each.split("=", 1)
             for each in Path(f"/proc/{child}/environ").read_text().split("\0")
             if "=" in each
         )
         if "RANK" in words:
-            ranks[int(words["RANK"])] = int(child)
+            ranks[int(words["RANK"])] = child
     return ranks[max(ranks)]
 
 
@@ -268,7 +301,8 @@ def tables(figures: dict[str, Any]) -> str:
         "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --- |",
     ]
     for name, row in figures.items():
-        lines += [job_line(name, row, rank) for rank in range(len(row["jobs"][0]["losses"]))]
+        ranks = len(row["jobs"][0]["losses"]) if "jobs" in row else 0
+        lines += [job_line(name, row, rank) for rank in range(ranks)]
     lines += [
         "",
         "| job | collective | type | bytes | calls | alone | comm / alone | full / alone |"
@@ -308,17 +342,17 @@ def job_line(name: str, row: dict[str, Any], rank: int) -> str:
 def collective_lines(name: str, row: dict[str, Any]) -> list[str]:
     """Return the times of each kind and size over that of the same alone."""
     lines = []
-    in_comm = {key(each): each for each in row["replays"]["comm"]["collectives"]}
-    rows = row["replays"]["full"]["collectives"]
-    of_job = zip(*row.get("in_job") or [[None] * len(rows)], strict=True)
-    for each, alone, in_job in zip(rows, row["alone"], of_job, strict=True):
+    measured = row["collectives"]
+    in_comm = {key(each): each for each in measured["comm"]}
+    in_job = measured.get("in_job", [None] * len(measured["full"]))
+    for each, alone, of_job in zip(measured["full"], measured["alone"], in_job, strict=True):
         comm = in_comm.get(key(each))
         if alone is None or comm is None:
             continue
         cells = [name, each["kind"], each["dtype"], str(each["bytes"]), str(each["calls"])]
         cells.append(f"{alone / 1e3:.1f} us")
-        cells += [f"{replay['median_time_ns'] / alone:.3f}" for replay in (comm, each)]
-        cells.append(", ".join("-" if time is None else f"{time / alone:.2f}" for time in in_job))
+        times = comm["median_time_ns"], each["median_time_ns"], of_job
+        cells += ["-" if time is None else f"{time / alone:.3f}" for time in times]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
