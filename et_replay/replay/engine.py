@@ -319,7 +319,7 @@ class _Replay:
         if communicator is None or not communicator.is_timed:
             return result
         only = self._options.replay_mode == COMM
-        lead = Lead(self._iteration, self._target.device, only, communicator.longest)
+        lead = Lead(self._iteration, self._target.device, only, communicator)
         times = [
             communicator.timed(lead, lambda: self._iteration.timed(first=False, idle=False))
             for _ in range(self._options.timed_iterations)

@@ -7,7 +7,7 @@ is recorded, and its kernel not there yet.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from typing import Protocol
 
 import torch
 
@@ -17,12 +17,20 @@ _CYCLES = 4
 """More than any GPU counts in a ns."""
 
 
+class Ranks(Protocol):
+    """What a rank does together with all others."""
+
+    def longest(self, time: int) -> int: ...
+    def meet(self) -> None: ...
+
+
 class Lead:
     """Keeps a GPU busy just before an iteration, so that the host launches ahead of it.
 
     An iteration before gives the host the lead that it has in a job. Where an iteration has `only`
     collectives the host takes longer for it than the GPU; then the GPU waits for as long as the
-    rank with the slowest host takes to launch it, which `longest` tells of all.
+    rank with the slowest host takes to launch it, which the communicator tells, and then for those
+    of the others: what is sent to one that comes later lies there when it comes.
     """
 
     def __init__(
@@ -30,19 +38,21 @@ class Lead:
         iteration: Iteration,
         device: torch.device,
         only: bool,
-        longest: Callable[[int], int],
+        ranks: Ranks,
     ) -> None:
         self._iteration = iteration
+        self._ranks = ranks
         self._is_gpu = device.type == "cuda"
         self._cycles = 0
         if self._is_gpu and only:
             begin = time.perf_counter_ns()
             iteration.run(first=False)
-            self._cycles = _CYCLES * longest(time.perf_counter_ns() - begin)
+            self._cycles = _CYCLES * ranks.longest(time.perf_counter_ns() - begin)
 
     def take(self) -> None:
         """Give the GPU something to do before the iteration that comes next."""
         if self._cycles:
             torch.cuda._sleep(self._cycles)  # type: ignore[no-untyped-call]
+            self._ranks.meet()
         elif self._is_gpu:
             self._iteration.run(first=False)

@@ -150,6 +150,10 @@ class Communicator:
         longest: int = max(self._world.gather_to_all(time))
         return longest
 
+    def meet(self) -> None:
+        """Let the device come to this at the same time as those of all other ranks."""
+        self._world.meet(self._target.device)
+
     def timed(self, lead: Lead, run: Callable[[], int]) -> int:
         """Run an iteration, begun by all ranks at once, and take the time of each collective."""
         self._world.barrier()
