@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from et_replay.errors import UsageError
+from et_replay.whole_files import folder_to_fill
 
 RUN, TRACE, SNAPSHOT, PLAN = "run.jsonl", "et.json", "snapshot.pickle", "plan.json"
 RESOURCES = "et_resources"  # as the observer calls the folder beside a trace in et.json
@@ -38,8 +39,18 @@ def folder_to_capture(folder: Path, force: bool, option: str = "--force") -> Ite
     `end_replacing` decides in the end. Raises UsageError where that cannot be.
     """
     folder = folder.absolute()
+    with folder_to_fill(folder):
+        _set_aside(folder, force, option)
+        process = os.getpid()
+        try:
+            yield folder
+        finally:
+            if os.getpid() == process:
+                end_replacing(folder)
+
+
+def _set_aside(folder: Path, force: bool, option: str) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         end_replacing(folder)  # of a capture that was killed
         files = captured_files(folder)
         if files and not force:
@@ -49,12 +60,6 @@ def folder_to_capture(folder: Path, force: bool, option: str = "--force") -> Ite
         _move(files, folder / _REPLACED)
     except OSError as error:
         raise UsageError(f"{folder} cannot be written: {error.strerror}.") from error
-    process = os.getpid()
-    try:
-        yield folder
-    finally:
-        if os.getpid() == process:  # and not a fork of it
-            end_replacing(folder)
 
 
 def end_replacing(folder: Path) -> bool:

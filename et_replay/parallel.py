@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing.resource_tracker
+import os
 import signal
 import threading
 import warnings
@@ -54,11 +55,20 @@ def in_parallel(
 def _configured(backend: str, jobs: int | None) -> AbstractContextManager[object]:
     """Let joblib use a backend."""
     try:
+        joblib.cpu_count()
+    except ValueError as error:
+        raise UsageError(
+            "The environment's LOKY_MAX_CPU_COUNT, which limits the processes, is"
+            f" {os.environ.get('LOKY_MAX_CPU_COUNT')!r}, expected a whole number above 0."
+        ) from error
+    try:
         configured: AbstractContextManager[object] = joblib.parallel_config(
             backend=backend, n_jobs=jobs or -1
         )
     except ValueError as error:
-        raise UsageError(f"--backend {backend}: {error}") from error
+        raise UsageError(
+            f"--backend {backend} is none that joblib knows, expected loky, threading, dask or ray."
+        ) from error
     return configured
 
 

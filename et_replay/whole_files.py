@@ -33,6 +33,7 @@ def folder_to_fill(path: Path) -> Iterator[None]:
 
     Raises UsageError where it cannot be made.
     """
+    process = os.getpid()
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -41,7 +42,7 @@ def folder_to_fill(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        for folder in made:
+        for folder in made if os.getpid() == process else ():  # and not a fork of it
             with suppress(OSError):  # it holds something
                 folder.rmdir()
 

@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 FLOORS = (
     ("__init__", "errors"),
-    ("units", "origins", "captured_files", "whole_files", "parallel", "replay_modes"),
-    ("execution_trace", "events", "allocator_figures"),
+    ("units", "origins", "whole_files", "parallel", "replay_modes"),
+    ("captured_files", "execution_trace", "events", "allocator_figures"),
     ("buffers",),
     ("formats", "_core"),
     ("program", "simulation", "planning", "utils"),

@@ -69,8 +69,16 @@ def test_a_worker_that_ends_is_told_in_a_sentence() -> None:
 
 
 def test_a_backend_that_joblib_does_not_know_is_named() -> None:
-    with pytest.raises(UsageError, match=r"--backend nothing: Invalid backend: nothing"):
+    with pytest.raises(
+        UsageError, match="--backend nothing is none that joblib knows, expected loky"
+    ):
         list(in_parallel(divmod, TASKS, 2, "nothing"))
+
+
+def test_a_limit_of_processes_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "many")
+    with pytest.raises(UsageError, match="LOKY_MAX_CPU_COUNT, which limits"):
+        list(in_parallel(divmod, TASKS, None, "loky"))
 
 
 @pytest.mark.parametrize(

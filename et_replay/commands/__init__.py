@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from et_replay import __version__
 from et_replay.commands import capture, compare, fit, info, plan, replay, run, timeline
+from et_replay.commands.options import given
 from et_replay.commands.output import say
 from et_replay.errors import EtReplayError, UsageError
 
@@ -40,6 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError:
         say("et_replay: error: This machine's memory does not suffice for the input.")
         return EtReplayError.exit_code
+    except OSError as error:  # such as a folder that may not be read
+        named = "" if error.filename is None else f"{error.filename}: "
+        say(f"et_replay: error: {named}{error.strerror or error}.")
+        return EtReplayError.exit_code
     except KeyboardInterrupt:
         say("et_replay: interrupted")
         return 130
@@ -61,9 +66,10 @@ def _parse(words: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--version", action="version", version=f"et_replay {__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
+    subparsers = {}
     for name, command in _COMMANDS.items():
         description = command.run.__doc__ or ""
-        subparser = commands.add_parser(
+        subparser = subparsers[name] = commands.add_parser(
             name, help=description, description=description, allow_abbrev=False
         )
         command.add_arguments(subparser)
@@ -72,6 +78,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
         words = ["replay", *words]
     own = words[: words.index("--")] if "--" in words else words
     arguments, unknown = parser.parse_known_args(own)
+    arguments.given = given(subparsers[words[0]], arguments)
     if unknown:
         way_out = "; the command to run goes after --" if hasattr(arguments, "script") else ""
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{way_out}")

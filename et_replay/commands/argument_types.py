@@ -9,6 +9,8 @@ from collections.abc import Callable
 from et_replay.errors import UsageError
 from et_replay.units import parse_bytes
 
+_LONGEST = 10**9
+"""Seconds: 30 years, which all clocks can count."""
 _DEVICE = re.compile(r"auto|cpu|meta|cuda(:\d+)?")
 
 
@@ -73,8 +75,10 @@ def seconds(text: str) -> float:
         value = float(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"Expected a number of seconds, got {text!r}.") from error
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"Expected a number of seconds above 0, got {text!r}.")
+    if not 0 < value <= _LONGEST:
+        raise argparse.ArgumentTypeError(
+            f"Expected a number of seconds above 0 and up to {_LONGEST}, got {text!r}."
+        )
     return value
 
 

@@ -113,8 +113,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare allocators offline: peak memory, fragmentation and failures for the same events."""
     if arguments.device is not None:
         return _on_device(arguments)
-    if arguments.imports:
-        raise UsageError("--import needs --device: a simulation runs no operators.")
+    for name in ("imports", "run_kernels"):
+        if name in arguments.given:
+            flag = options.flag(name)
+            raise UsageError(f"{flag} needs --device: a simulation runs no operators.")
     allocators = allocators_of(arguments, _DEFAULT)
     inputs = inputs_of(arguments, Mode.PRE_ALLOCATE)
     _check_destinations(arguments, inputs)

@@ -12,13 +12,11 @@ from et_replay.errors import UsageError
 _OWN = {
     *("trace", "config", "json", "plan", "profile", "execution_trace"),  # files of its host
     *("dump", "page", "update_config"),
-    *("force", "quiet", "verbose", "explain", "run"),  # of what is told, and how
+    *("force", "quiet", "verbose", "explain", "run", "given"),  # of what is told, and how
     "device_memory",  # hosts may differ
     *("device", "replay_mode"),  # which are compared as they are understood
 }
 """Where the options are kept of which each process may have its own."""
-_FLAGS = {"imports": "--import"}
-"""Those that are kept by another name than they are given by."""
 
 
 def check_equal(session: Session, arguments: argparse.Namespace, mode: str) -> None:
@@ -40,7 +38,7 @@ def difference(told: Sequence[Mapping[str, str]]) -> str:
         for process, theirs in enumerate(told):
             if theirs.get(name) != value:
                 return (
-                    f"The processes have different options: {_FLAGS.get(name, options.flag(name))}"
+                    f"The processes have different options: {options.flag(name)}"
                     f" is {value} in rank 0 and {theirs.get(name)} in rank {process}, expected the"
                     " same in all."
                 )

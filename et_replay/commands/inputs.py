@@ -33,6 +33,9 @@ _SUFFIXES = {
 }
 
 
+_FOR_TRACES = ("window", "subgraph", "tensor_allocation_mode")
+
+
 @dataclass(frozen=True)
 class Recording:
     """What an input holds; of an execution trace, the mode and the window with which it was read.
@@ -67,7 +70,8 @@ class Input:
 
     They are None where the user leaves them open: those of `plan` count then, or the defaults.
     With `job` the events of a trace are those of the job itself, whatever the mode. `run` is what
-    the process told that it is of, in a captured run; `rank` is that of a job of several.
+    the process told that it is of, in a captured run; `rank` is that of a job of several. `unused`
+    are sentences on options that mean nothing for memory histories.
     """
 
     path: str
@@ -80,6 +84,7 @@ class Input:
     job: bool = False
     run: CapturedRun | None = None
     rank: int | None = None
+    unused: tuple[str, ...] = ()
 
     def for_plan(self, plan: Plan) -> Input:
         """Read what the user leaves open as `plan` was read."""
@@ -95,9 +100,12 @@ class Input:
     def read(self) -> Recording:
         """Read it; raises TraceError where it holds nothing to work on."""
         recording = self._read()
-        if isinstance(recording.content, BufferTable):
-            return recording
-        return replace(recording, content=with_gpu(recording.content, self.run))
+        content = recording.content
+        if isinstance(content, MemoryHistory):
+            content = with_gpu(content, self.run)
+        if not recording.mode:
+            content = replace(content, notes=(*content.notes, *self.unused))
+        return replace(recording, content=content)
 
     def _read(self) -> Recording:
         found = open_plannable(self.path, device=self.device_index, strict=self.strict)
@@ -146,8 +154,10 @@ def _not_empty(history: MemoryHistory) -> MemoryHistory:
     return history
 
 
-def add_inputs(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """Add the options that say which inputs to read, and how to share out the work on them."""
+def add_inputs(
+    parser: argparse.ArgumentParser, *, required: bool = True, several: bool = True
+) -> None:
+    """Add the options that say which inputs to read, and of several how to share out the work."""
     options.add_inputs(parser, required=required)
     parser.add_argument(
         "--device-index",
@@ -155,7 +165,8 @@ def add_inputs(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
         metavar="N",
         help="for snapshots of several devices: which one (default: that with most events)",
     )
-    options.add_parallel(parser)
+    if several:
+        options.add_parallel(parser)
 
 
 def inputs_of(arguments: argparse.Namespace, default_mode: Mode) -> list[Input]:
@@ -172,6 +183,7 @@ def inputs_of(arguments: argparse.Namespace, default_mode: Mode) -> list[Input]:
             job=mode == JOB or (mode is None and run is not None),
             run=run,
             rank=rank,
+            unused=tuple(options.meaningless(arguments, _FOR_TRACES, options.FOR_TRACES)),
         )
         for path, run, rank in expand(arguments.trace)
     ]

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 
 from et_replay.commands import argument_types
+
+_FLAGS = {"imports": "--import"}
+"""Those that are kept by another name than they are given by."""
+FOR_TRACES = "is for execution traces, and means nothing for a memory history"
+
+
+def given(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> frozenset[str]:
+    """Tell under which names options are kept that have another value than their default."""
+    kept = vars(arguments).items()
+    return frozenset(name for name, value in kept if value != parser.get_default(name))
+
+
+def meaningless(arguments: argparse.Namespace, names: Iterable[str], why: str) -> list[str]:
+    """Say of which of these options, as they are kept, are given, that they mean nothing: `why`."""
+    return [f"{flag(name)} {why}." for name in names if name in arguments.given]
 
 
 def flag(name: str) -> str:
     """Return the flag whose value is kept as `name`."""
-    return f"--{name.replace('_', '-')}"
+    return _FLAGS.get(name, f"--{name.replace('_', '-')}")
 
 
 class _Once(argparse.Action):

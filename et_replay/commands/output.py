@@ -74,6 +74,8 @@ def write_result(text: str, document: str, destination: str | None, force: bool)
 
 def _print(text: str) -> None:
     """Write the result to stdout; that its reader has left is no failure."""
+    if sys.stdout is None:
+        raise EtReplayError("Cannot write to stdout: it is closed.")
     try:
         print(text, end="", flush=True)
     except BrokenPipeError:

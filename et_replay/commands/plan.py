@@ -52,6 +52,7 @@ from et_replay.units import counted
 from et_replay.whole_files import folder_to_fill
 
 _AUTO = (-1, -1)
+_LAST_TICK = 2**62
 _BUFFER = re.compile(r"([Bb]uffer) (\d+)")
 
 
@@ -112,6 +113,8 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     )
 
 
+_OF_MAKING = ("output", "iteration", "share_streams", "effort", "timeout")
+"""Where the options are kept that say how to make a plan."""
 _PLAN_FILES = (".json", ".csv")
 
 
@@ -123,6 +126,7 @@ class _Task:
     effort: Effort
     iteration: tuple[int, int] | None
     share_streams: bool
+    as_csv: bool
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -150,8 +154,11 @@ def _check(arguments: argparse.Namespace, inputs: Sequence[Input]) -> PlanReport
             f" {file_names(plans_in(arguments.check))}, and with --trace the file that it"
             " was made for."
         )
-    if arguments.output is not None or len(inputs) > 1:
-        raise UsageError("--check takes one --trace at most, and no --output.")
+    if len(inputs) > 1:
+        raise UsageError("--check takes one --trace at most.")
+    for name in _OF_MAKING:
+        if name in arguments.given:
+            raise UsageError(f"{options.flag(name)} is for making a plan, and --check makes none.")
     check_destination(arguments.json, arguments.force, arguments.check)
     plan = read_plan(arguments.check)
     checked = "no two storages that live together share a byte"
@@ -181,7 +188,8 @@ def _planned(
     """Plan all inputs, and write the plan files."""
     effort = Effort(arguments.effort, arguments.timeout)
     tasks = [
-        _Task(source, effort, arguments.iteration, arguments.share_streams) for source in inputs
+        _Task(source, effort, arguments.iteration, arguments.share_streams, _is_csv(destination))
+        for source, destination in zip(inputs, destinations, strict=True)
     ]
     for source, (plan, written, notes), destination in zip(
         inputs, work_on(tasks, _plan, arguments), destinations, strict=True
@@ -189,9 +197,13 @@ def _planned(
         where = f"{source.path}: " if len(inputs) > 1 else ""
         warn([f"{where}{note}" for note in notes], arguments.quiet)
         if destination is not None:
-            content = written if destination.endswith(".csv") and written else encode_plan(plan)
+            content = written if _is_csv(destination) else encode_plan(plan)
             write_whole(Path(destination), content, arguments.force)
         yield PlanReport(plan.source, plan, destination, notes=notes, rank=source.rank)
+
+
+def _is_csv(destination: str | None) -> bool:
+    return destination is not None and destination.endswith(".csv")
 
 
 def _destinations(output: str | None, inputs: Sequence[Input]) -> list[str | None]:
@@ -214,9 +226,16 @@ def _plan(task: _Task) -> tuple[Plan, bytes, tuple[str, ...]]:
     """Plan one input; return the plan, for a CSV its CSV form, and what the reader noted."""
     recording = task.input.read()
     content = recording.content
+    if task.as_csv and not isinstance(content, BufferTable):
+        raise UsageError(
+            f"{task.input.path} is no CSV of buffers, so its plan is none: expected a name for"
+            " --output that ends in .json."
+        )
     if isinstance(content, BufferTable):
         plan = _plan_table(task, content)
-        return plan, _csv(content, plan), content.notes
+        alone = f"{content.source} tells no streams, which --share-streams is about."
+        notes = (*content.notes, *([alone] if task.share_streams else ()))
+        return plan, _csv(content, plan), notes
     begins = _iterations(task, recording, content)
     plan = plan_history(
         content,
@@ -319,4 +338,6 @@ def _iteration(text: str) -> tuple[int, int]:
         raise argparse.ArgumentTypeError(f"Expected a beginning of 0 or more, got {text!r}.")
     if window[0] >= window[1]:
         raise argparse.ArgumentTypeError(f"Expected an end after the beginning, got {text!r}.")
+    if window[1] > _LAST_TICK:
+        raise argparse.ArgumentTypeError(f"Expected an end of at most {_LAST_TICK}, got {text!r}.")
     return window

@@ -59,31 +59,37 @@ if TYPE_CHECKING:
 _FILES = ("json", "page", "profile", "execution_trace", "update_config", "dump")
 """Where the options are kept that name a file to write."""
 
+_RECORDED = ("profile", "execution_trace")
+"""Those of them that a further iteration writes, which may fail."""
+
 _NO_SETTINGS = (
     "{} has lines that cannot be read, and no other tells the job's settings of PyTorch: those of"
     " this process are in force."
 )
-_RECORDED = ("profile", "execution_trace")
-"""Those of them that a further iteration writes, which may fail."""
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a trace's operators again and report their time and memory."""
     if is_for_ranks(arguments):
         _check_files(arguments)
+        _check_fraction(arguments)
         return replay_ranks(arguments, _program_of, _options_for_all, _reasons)
     arguments.trace, captured, _ = expand_to_one(arguments.trace)
     _check_files(arguments)
     if arguments.plan is not None:
         arguments.plan = plan_path(arguments.plan, arguments.trace)
     recording = open_recording(arguments.trace, strict=arguments.strict)
-    if arguments.memory_fraction is not None and not isinstance(recording, MemoryHistory):
+    if isinstance(recording, MemoryHistory):
+        return replay_history(with_gpu(recording, captured), arguments, version_of(captured))
+    _check_fraction(arguments)
+    return _replay_trace(recording, arguments, captured)
+
+
+def _check_fraction(arguments: argparse.Namespace) -> None:
+    if arguments.memory_fraction is not None:
         raise UsageError(
             "--memory-fraction is for memory histories: a replay takes --device-memory alone."
         )
-    if isinstance(recording, MemoryHistory):
-        return replay_history(with_gpu(recording, captured), arguments, version_of(captured))
-    return _replay_trace(recording, arguments, captured)
 
 
 def _check_files(arguments: argparse.Namespace) -> None:

@@ -213,6 +213,7 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
 def _add_allocator(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allocator",
+        type=argument_types.name,
         metavar="NAME[:SETTINGS]",
         help="the allocator, with settings in PYTORCH_ALLOC_CONF's syntax; et_replay compare "
         "--help lists them; on cuda one serves in place of PyTorch's own, whose name is torch "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from et_replay.commands.options import FOR_TRACES, meaningless
 from et_replay.commands.output import warn, write_result
 from et_replay.commands.pages import maps_of, write_page
 from et_replay.comparison import Comparison, compare, reproduce
@@ -12,11 +13,18 @@ from et_replay.events import MemoryHistory
 from et_replay.explain import Case, Explanation, explain, find_way_out
 from et_replay.explain.explanation import Moment
 from et_replay.planning import Plan, check_plan, lifetimes, read_plan
-from et_replay.program import Mode
 from et_replay.report.document import document
 from et_replay.report.history import HistoryReport, history_object, history_text
 from et_replay.serving import as_recorded, capacity_for, left_for_torch
 from et_replay.simulation import PLANNED, allocator_name, usable_bytes
+
+_FOR_TRACES = (
+    *("tensor_allocation_mode", "device", "device_memory_threshold", "library_workspace"),
+    *("window", "subgraph", "node", "imports", "config", "operator_times", "run_kernels"),
+    *("warmup", "iterations", "seed", "on_unsupported", "replay_mode", "allow_other_world_size"),
+    "collective_timeout",
+)
+"""Where the options are kept that mean nothing without operators."""
 
 
 def replay_history(
@@ -44,7 +52,7 @@ def replay_history(
         plan=_plan(history, allocator, arguments),
         fraction=arguments.memory_fraction,
     )
-    warn(_ignored(arguments), arguments.quiet)
+    warn(meaningless(arguments, _FOR_TRACES, FOR_TRACES), arguments.quiet)
     explanation = _explained(history, served, capacity, Moment.FAILURE, arguments)
     failed = explanation is not None and explanation.failure is not None
     failure = explanation if failed else None
@@ -84,28 +92,6 @@ def _refuse_files(arguments: argparse.Namespace) -> None:
     for flag, path in given.items():
         if path is not None:
             raise UsageError(f"{flag} is for execution traces: a memory history has no operators.")
-
-
-def _ignored(arguments: argparse.Namespace) -> list[str]:
-    """Name the options that are given, but mean nothing without operators."""
-    given = {
-        "--tensor-allocation-mode": arguments.tensor_allocation_mode != Mode.PRE_ALLOCATE.value,
-        "--device": arguments.device != "auto",
-        "--device-memory-threshold": arguments.device_memory_threshold != 1,
-        "--library-workspace": arguments.library_workspace != 0,
-        "--window": arguments.window is not None,
-        "--subgraph": arguments.subgraph is not None,
-        "--node": arguments.node is not None,
-        "--import": bool(arguments.imports),
-        "--config": arguments.config is not None,
-        "--operator-times": arguments.operator_times is not None,
-        "--run-kernels": arguments.run_kernels,
-    }
-    return [
-        f"{flag} is for execution traces, and means nothing for a memory history."
-        for flag, is_given in given.items()
-        if is_given
-    ]
 
 
 def _plan(history: MemoryHistory, allocator: str, arguments: argparse.Namespace) -> Plan | None:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _PER_RANK = ("profile", "execution_trace", "plan")
 """Where the options are kept that name a file of each rank."""
 _OR_A_FOLDER = ", or the folder of plans that et_replay plan --output writes"
-_OF_ONE = ("dump", "page", "update_config")
-"""Where those are that name a file about one process's replay."""
+_OF_ONE = ("dump", "page", "update_config", "explain")
+"""Where those are that are about one process's replay."""
 _TOGETHER = 0.5
 """Seconds in which ranks that run out of memory at the same point do so."""
 
@@ -162,7 +162,7 @@ def _of_rank(arguments: argparse.Namespace, place: Place) -> argparse.Namespace:
     mine = argparse.Namespace(**vars(arguments))
     mine.quiet = arguments.quiet or place.rank > 0
     for name in _OF_ONE:
-        if getattr(arguments, name) is not None:
+        if name in arguments.given:
             raise UsageError(
                 f"{options.flag(name)} is about a replay by one process, without collectives: give"
                 " the file of one rank."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,7 +16,14 @@ from et_replay.commands.inputs import (
     allocators_of,
     inputs_of,
 )
-from et_replay.commands.output import check_destination, say, warn, write_result, write_whole
+from et_replay.commands.output import (
+    check_destination,
+    check_distinct,
+    say,
+    warn,
+    write_result,
+    write_whole,
+)
 from et_replay.commands.pages import maps_of, snapshot_of
 from et_replay.comparison import reproduce
 from et_replay.errors import UsageError
@@ -42,11 +50,13 @@ _FORMS: Mapping[str, Callable[[MemoryMap], bytes]] = {
     ".csv": lambda each: event_table(each).encode(),
 }
 """What a file's name ends in, and how the map of one allocator is written there."""
+_DRAWN = (".png", ".svg")
+"""Those that an optional package draws."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of a timeline."""
-    add_inputs(parser)
+    add_inputs(parser, several=False)
     parser.add_argument(
         "--output",
         type=argument_types.path,
@@ -70,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     source = inputs[0]
     output = arguments.output or f"{_stem(source.path)}{_PAGE}"
     form = _form_of(output)
+    check_distinct((("--output", output), ("--json", arguments.json)))
     allocators = _allocators(arguments, output, form)
     check_destination(output, arguments.force, source.path, "--output")
     check_destination(arguments.json, arguments.force, source.path)
@@ -105,6 +116,11 @@ def _form_of(output: str) -> str:
         return ""
     for form in _FORMS:
         if output.endswith(form):
+            if form in _DRAWN and importlib.util.find_spec("matplotlib") is None:
+                raise UsageError(
+                    f"--output {output} needs matplotlib, which is not installed: pip install"
+                    f" 'et_replay[plot]', or give a name that ends in {_PAGE}."
+                )
             return form
     known = ", ".join((_PAGE, *_FORMS))
     raise UsageError(f"--output {output}: expected a name that ends in {known}.")

@@ -192,6 +192,8 @@ def read_captured_run(path: str | Path) -> CapturedRun:
 def run_that_wrote(file: str | Path) -> CapturedRun | None:
     """Find what the process told that wrote a file, if it lies beside it and can be read."""
     file = Path(file)
+    if not file.name:  # that of a folder such as .
+        return None
     told = file.with_name(f"{file.name.partition('.')[0]}{RUN_SUFFIX}")
     if told == file or not os.path.isfile(told):  # which a name that cannot be is not either
         return None

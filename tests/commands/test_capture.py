@@ -251,6 +251,19 @@ def test_the_files_of_another_capture_are_overwritten_only_by_force(
     assert [file.name for file in folder.iterdir()] == ["rank-7.run.jsonl"]
 
 
+def test_a_folder_in_which_nothing_was_captured_is_not_left_behind(tmp_path: Path) -> None:
+    script = tmp_path / "plain.py"
+    script.write_text("print('ran')\n")
+    words = ["--", "python", str(script)]
+
+    assert main(["capture", "--output", str(tmp_path / "new" / "run"), *words]) == 0
+    assert not (tmp_path / "new").exists()
+
+    (tmp_path / "there").mkdir()
+    assert main(["capture", "--output", str(tmp_path / "there"), *words]) == 0
+    assert (tmp_path / "there").is_dir()
+
+
 def test_a_folder_that_goes_away_during_the_run_is_told(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -409,7 +422,10 @@ def test_a_script_without_iterations_is_told_the_way_out(
         (["capture", "--output", "{}", "--skip", "-1", "--", "a.py"], "at least 0, got '-1'"),
         (["capture", "--output", "{}", "--iterations", "0", "--", "a.py"], "at least 1, got '0'"),
         (["capture", "--output", "{}", "--", "no-such-program"], "no program no-such-program"),
-        (["capture", "--output", "{}/file", "--", "a.py"], "/file cannot be written: File exists"),
+        (
+            ["capture", "--output", "{}/file", "--", "a.py"],
+            "/file cannot be made a folder: File exists",
+        ),
         (
             ["info", "--trace", "a.json", "--", "a.py"],
             "Only et_replay capture and run take a command",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,33 @@ def test_a_missing_file_is_one_sentence_and_1(
     assert out == ""
     assert "absent.json" in err
     assert len(err.splitlines()) == 1
+
+
+def test_a_folder_that_may_not_be_read_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(folder: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    assert main(["compare", "--trace", str(tmp_path)]) == 1
+    assert capsys.readouterr() == ("", f"et_replay: error: {tmp_path}: Permission denied.\n")
+
+
+def test_the_folder_one_is_in_is_a_folder_like_others(
+    monkeypatch: pytest.MonkeyPatch, trace_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(trace_file.parent)
+    assert main(["--trace", ".", "--device", "meta"]) == 2
+    err = capsys.readouterr().err
+    assert ". is a folder, expected one trace: give one file of step.json" in err
+
+
+def test_a_closed_stdout_is_said(trace_file: Path) -> None:
+    words = f"'{sys.executable}' -m et_replay info --trace '{trace_file}' >&-"
+    answer = subprocess.run(words, shell=True, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert answer.stderr == "et_replay: error: Cannot write to stdout: it is closed.\n"
 
 
 def test_control_c_ends_with_130(

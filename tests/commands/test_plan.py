@@ -112,6 +112,15 @@ def test_several_inputs_are_written_to_a_folder(tmp_path: Path) -> None:
     }
 
 
+def test_the_plan_of_what_is_no_table_is_none_either(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "plan.csv"
+    assert main(["plan", "--trace", CONVNET, "--output", str(output)]) == 2
+    assert f"{CONVNET} is no CSV of buffers, so its plan is none" in capsys.readouterr().err
+    assert not output.exists()
+
+
 def test_a_folder_is_not_left_behind_without_a_plan(table: str, tmp_path: Path) -> None:
     broken = tmp_path / "broken.csv"
     broken.write_text("id,lower,upper,size\na,2,1,512\n")
@@ -157,7 +166,9 @@ def test_the_input_is_never_overwritten(table: str) -> None:
         (["--trace", "TABLE", "--output", "no/such/folder/x.json"], 2, "no folder"),
         (["--trace", "TABLE", "--trace", MOE, "--output", "x.json"], 2, "must name a folder"),
         (["--check", "TABLE"], 1, "not a plan file"),
-        (["--check", "x", "--output", "y"], 2, "--check takes"),
+        (["--check", "x", "--output", "y"], 2, "--output is for making a plan"),
+        (["--trace", "TABLE", "--iteration", f"0:{10**20}"], 2, "Expected an end of at most"),
+        (["--trace", "TABLE", "--timeout", "1e300"], 2, "up to 1000000000"),
         (["--trace", "TABLE", "--iteration=-5:900"], 2, "Expected a beginning of 0 or more"),
         (["--trace", "TABLE", "--output", "-"], 2, "--output - is no file; only --json writes to"),
         (["--trace", "TABLE", "--output", ""], 2, "argument --output: Expected a path, got ''"),

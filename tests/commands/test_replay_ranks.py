@@ -88,6 +88,22 @@ def test_a_page_is_about_a_replay_without_collectives(
 
 
 @pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--explain", "peak"], "--explain is about a replay by one process"),
+        (["--memory-fraction", "0.5"], "--memory-fraction is for memory histories"),
+    ],
+)
+def test_what_collectives_cannot_have_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], complaint: str
+) -> None:
+    trace = write_trace(tmp_path / "rank-0.json", *job(1))
+
+    assert main(["--trace", str(trace), "--replay-mode", "full", "--device", "meta", *words]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("mode", "event", "operator", "least"),
     [("full", 1, None, 1024), ("comm", 2, "c10d::allreduce_", 512)],
 )

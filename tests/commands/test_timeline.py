@@ -41,6 +41,27 @@ def test_a_page_needs_nothing_from_anywhere(tmp_path: Path) -> None:
         assert reference not in text
 
 
+def test_page_and_json_are_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = str(tmp_path / "one.html")
+    words = ["--output", one, "--json", one, "--force"]
+    assert main(["timeline", "--trace", CONVNET, *words]) == 2
+    assert f"--output and --json both name {one}, expected two files." in capsys.readouterr().err
+    assert not Path(one).exists()
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.svg"])
+def test_a_picture_without_what_draws_it_is_refused_before_the_work(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    output = str(tmp_path / name)
+    assert main(["timeline", "--trace", CONVNET, "--output", output]) == 2
+    assert f"{output} needs matplotlib, which is not installed" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("name", "begins"),
     [
