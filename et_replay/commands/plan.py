@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from et_replay.commands import argument_types, options
 from et_replay.commands.input_files import file_names, is_folder
 from et_replay.commands.inputs import (
     Input,
-    Recording,
     add_inputs,
     inputs_of,
     plan_name,
@@ -31,29 +24,19 @@ from et_replay.commands.output import (
     write_result,
     write_whole,
 )
-from et_replay.errors import PlanError, UsageError
-from et_replay.events import MemoryHistory
-from et_replay.formats import BufferTable
+from et_replay.commands.plan_task import AUTO, PlanTask, plan_input
+from et_replay.errors import UsageError
 from et_replay.planning import (
     Effort,
-    Plan,
     encode_plan,
-    find_iterations,
-    lifetimes,
-    plan_history,
-    plan_table,
     read_plan,
-    table_lifetimes,
 )
 from et_replay.program import JOB, Mode
 from et_replay.report.document import document
 from et_replay.report.plan import PlanReport, plan_objects, plan_text
-from et_replay.units import counted
 from et_replay.whole_files import folder_to_fill
 
-_AUTO = (-1, -1)
 _LAST_TICK = 2**62
-_BUFFER = re.compile(r"([Bb]uffer) (\d+)")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,17 +101,6 @@ _OF_MAKING = ("output", "iteration", "share_streams", "effort", "timeout")
 _PLAN_FILES = (".json", ".csv")
 
 
-@dataclass(frozen=True)
-class _Task:
-    """What a worker needs to know to plan one input."""
-
-    input: Input
-    effort: Effort
-    iteration: tuple[int, int] | None
-    share_streams: bool
-    as_csv: bool
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Choose an address for every storage ahead of time; make, check and describe plan files."""
     inputs = inputs_of(arguments, Mode.STALLOC_PLANNED)
@@ -188,11 +160,11 @@ def _planned(
     """Plan all inputs, and write the plan files."""
     effort = Effort(arguments.effort, arguments.timeout)
     tasks = [
-        _Task(source, effort, arguments.iteration, arguments.share_streams, _is_csv(destination))
+        PlanTask(source, effort, arguments.iteration, arguments.share_streams, _is_csv(destination))
         for source, destination in zip(inputs, destinations, strict=True)
     ]
     for source, (plan, written, notes), destination in zip(
-        inputs, work_on(tasks, _plan, arguments), destinations, strict=True
+        inputs, work_on(tasks, plan_input, arguments), destinations, strict=True
     ):
         where = f"{source.path}: " if len(inputs) > 1 else ""
         warn([f"{where}{note}" for note in notes], arguments.quiet)
@@ -222,113 +194,10 @@ def _destinations(output: str | None, inputs: Sequence[Input]) -> list[str | Non
     return [str(folder / name) for name in names]
 
 
-def _plan(task: _Task) -> tuple[Plan, bytes, tuple[str, ...]]:
-    """Plan one input; return the plan, for a CSV its CSV form, and what the reader noted."""
-    recording = task.input.read()
-    content = recording.content
-    if task.as_csv and not isinstance(content, BufferTable):
-        raise UsageError(
-            f"{task.input.path} is no CSV of buffers, so its plan is none: expected a name for"
-            " --output that ends in .json."
-        )
-    if isinstance(content, BufferTable):
-        plan = _plan_table(task, content)
-        alone = f"{content.source} tells no streams, which --share-streams is about."
-        notes = (*content.notes, *([alone] if task.share_streams else ()))
-        return plan, _csv(content, plan), notes
-    begins = _iterations(task, recording, content)
-    plan = plan_history(
-        content,
-        task.effort,
-        begins,
-        marked=task.iteration is None,
-        share_streams=task.share_streams,
-    )
-    notes = (*content.notes, *([] if begins else _no_iterations(task, content)))
-    plan = replace(plan, mode=recording.mode, window=recording.window)
-    return replace(plan, notes=(*plan.notes, *_one_iteration(task))), b"", notes
-
-
-def _one_iteration(task: _Task) -> Iterator[str]:
-    """Say why the plan of an iteration that was given may be another than that of all."""
-    if task.iteration not in (None, _AUTO):
-        yield (
-            "Of the iterations only the given one is known: what is before it is planned as"
-            " happening once, and what follows counts as one more, so the plan may be another than"
-            " where --iteration auto or a captured run tells all of them."
-        )
-
-
-def _no_iterations(task: _Task, history: MemoryHistory) -> Iterator[str]:
-    """Say why the plan of a captured run is not one of iterations."""
-    if task.input.run is None:
-        return
-    ended = len(task.input.run.iterations)
-    why = f"{counted(ended, 'iteration')} of it ended, expected 2 or more"
-    if ended > 1:
-        why = "it does not tell when its events happened"
-    yield (
-        f"{history.source} is planned as happening once, not iteration by iteration: {why};"
-        " --iteration auto looks for iterations in it."
-    )
-
-
-def _plan_table(task: _Task, table: BufferTable) -> Plan:
-    """Plan a table; what cannot be planned is named by file and id."""
-    if task.iteration == _AUTO:
-        raise UsageError("--iteration auto is for recorded events; of a CSV, give BEGIN:END.")
-    try:
-        plan = plan_table(table.buffers, task.iteration, task.effort)
-    except PlanError as error:
-        raise PlanError(f"{table.source}: {_with_ids(str(error), task, table)}") from None
-    return replace(plan, source=table.source)
-
-
-def _with_ids(complaint: str, task: _Task, table: BufferTable) -> str:
-    """Put ids for the numbers of buffers; several instances of one are numbered otherwise."""
-    if len(table_lifetimes(table.buffers, task.iteration)) != len(table.names):
-        return complaint
-    return _BUFFER.sub(lambda named: f"{named[1]} {table.names[int(named[2])][:80]!r}", complaint)
-
-
-def _iterations(task: _Task, recording: Recording, history: MemoryHistory) -> Sequence[int] | None:
-    """Return the ticks at which iterations begin, as asked for, or as they were recorded."""
-    if task.iteration is None:
-        return recording.begins if len(recording.begins) > 1 else None
-    events = len(history.events)
-    if task.iteration != _AUTO:
-        begin, end = task.iteration
-        if end > events + 1:
-            raise UsageError(
-                f"--iteration {begin}:{end} is beyond tick {events + 1}, where the {events} events"
-                " there are end."
-            )
-        return max(begin, 1), end
-    found = find_iterations(lifetimes(history.events, history.segments))
-    if found is None:
-        raise PlanError(
-            f"No iterations were found in {history.source}: no request comes again at even"
-            " distances. Give one as --iteration BEGIN:END, or plan all events as they are."
-        )
-    return found
-
-
-def _csv(table: BufferTable, plan: Plan) -> bytes:
-    """Write the table with the offsets that the plan gives."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["id", "lower", "upper", "size", "alignment", "offset"])
-    lives = plan.lifetimes
-    columns = (lives.start, lives.end, lives.size, lives.alignment, plan.offset)
-    rows = zip(lives.storage.tolist(), np.stack(columns, axis=1).tolist(), strict=True)
-    writer.writerows([table.names[storage], *row] for storage, row in rows)
-    return text.getvalue().encode()
-
-
 def _iteration(text: str) -> tuple[int, int]:
     """Read which events or ticks repeat."""
     if text == "auto":
-        return _AUTO
+        return AUTO
     begin, _, end = text.partition(":")
     try:
         window = int(begin), int(end)

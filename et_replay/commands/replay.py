@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from et_replay.commands import options
-from et_replay.commands.facts_of_run import settings_of, version_of, with_gpu
+from et_replay.commands.facts_of_run import version_of, with_gpu
 from et_replay.commands.input_files import expand_to_one
 from et_replay.commands.inputs import plan_path
 from et_replay.commands.needs_torch import needs_torch
@@ -26,29 +26,28 @@ from et_replay.commands.output import (
     write_whole,
 )
 from et_replay.commands.pages import maps_of, write_page
-from et_replay.commands.replay_arguments import DEFAULT_WORKSPACE
+from et_replay.commands.reasons import reasons_of
 from et_replay.commands.replay_arguments import add_arguments as add_arguments
 from et_replay.commands.replay_history import replay_history
+from et_replay.commands.replay_inputs import (
+    configuration_of,
+    only_simulated,
+    options_of,
+    program_of,
+    with_workspace,
+)
 from et_replay.commands.replay_ranks import is_for_ranks, replay_ranks
 from et_replay.errors import OutOfMemoryError, ReplayError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
-from et_replay.explain import Explanation, Option, explain, find_way_out
-from et_replay.explain.cases import cases_of
 from et_replay.explain.explanation import Moment
 from et_replay.formats import open_recording
-from et_replay.formats.captured_run import CapturedRun, run_that_wrote
-from et_replay.planning import read_plan
+from et_replay.formats.captured_run import CapturedRun
 from et_replay.program import (
-    Mode,
     Program,
-    build_program,
     check_operations,
     history_of_replay,
-    select_window,
 )
-from et_replay.serving import as_recorded
-from et_replay.simulation import NEWEST_VERSION
 from et_replay.whole_files import appearing
 
 if TYPE_CHECKING:
@@ -62,18 +61,13 @@ _FILES = ("json", "page", "profile", "execution_trace", "update_config", "dump")
 _RECORDED = ("profile", "execution_trace")
 """Those of them that a further iteration writes, which may fail."""
 
-_NO_SETTINGS = (
-    "{} has lines that cannot be read, and no other tells the job's settings of PyTorch: those of"
-    " this process are in force."
-)
-
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a trace's operators again and report their time and memory."""
     if is_for_ranks(arguments):
         _check_files(arguments)
         _check_fraction(arguments)
-        return replay_ranks(arguments, _program_of, _options_for_all, _reasons)
+        return replay_ranks(arguments)
     arguments.trace, captured, _ = expand_to_one(arguments.trace)
     _check_files(arguments)
     if arguments.plan is not None:
@@ -113,41 +107,15 @@ def _check_files(arguments: argparse.Namespace) -> None:
     check_distinct([*given.items(), *files.items()])
 
 
-def _options_for_all(arguments: argparse.Namespace, program: Program) -> ReplayOptions:
-    """Read the options of a replay, and refuse those that its device cannot follow."""
-    from et_replay.replay.target import choose_target
-
-    configuration = _configuration_of(arguments)
-    choose_target(arguments.device, "").refuse_simulated(_only_simulated(arguments))
-    captured = run_that_wrote(program.trace.source)
-    return _with_workspace(program, _options_of(arguments, configuration, captured))
-
-
-def _configuration_of(arguments: argparse.Namespace) -> Configuration:
-    """Read what --config says, nothing without it."""
-    from et_replay.replay.configuration import Configuration, read_configuration
-
-    return Configuration() if arguments.config is None else read_configuration(arguments.config)
-
-
-def _with_workspace(program: Program, options: ReplayOptions) -> ReplayOptions:
-    """Put what the trace suggests in the place of a size that is left open."""
-    from et_replay.replay.workspaces import default_library_workspace
-
-    if options.library_workspace != DEFAULT_WORKSPACE:
-        return options
-    return dataclasses.replace(options, library_workspace=default_library_workspace(program))
-
-
 def _replay_trace(
     trace: ExecutionTrace, arguments: argparse.Namespace, captured: CapturedRun | None
 ) -> int:
     with needs_torch("A replay"):
         from et_replay.replay.target import choose_target
-    configuration = _configuration_of(arguments)
-    options = _options_of(arguments, configuration, captured)
-    choose_target(arguments.device, "").refuse_simulated(_only_simulated(arguments))
-    program = _program_of(trace, arguments)
+    configuration = configuration_of(arguments)
+    options = options_of(arguments, configuration, captured)
+    choose_target(arguments.device, "").refuse_simulated(only_simulated(arguments))
+    program = program_of(trace, arguments)
     check_operations(program)
     if arguments.dump is not None:
         return _dump(program, options, arguments)
@@ -156,36 +124,6 @@ def _replay_trace(
     warn([note for note in result.notes if note not in said], arguments.quiet)
     _write_files(program, result, configuration, arguments)
     return _report(program, result, missing, arguments)
-
-
-def _options_of(
-    arguments: argparse.Namespace, configuration: Configuration, captured: CapturedRun | None
-) -> ReplayOptions:
-    from et_replay.replay import ReplayOptions
-
-    if captured is not None and captured.lost and not captured.torch_settings:
-        warn([_NO_SETTINGS.format(captured.source)], arguments.quiet)
-    return ReplayOptions(
-        mode=Mode(arguments.tensor_allocation_mode),
-        device=arguments.device,
-        device_memory=arguments.device_memory,
-        gpu_memory=None if captured is None else captured.header.device_memory_bytes,
-        imitated_version=version_of(captured) or NEWEST_VERSION,
-        device_memory_threshold=arguments.device_memory_threshold,
-        warmup=arguments.warmup,
-        iterations=arguments.iterations,
-        on_unsupported=arguments.on_unsupported,
-        seed=arguments.seed,
-        library_workspace=arguments.library_workspace,
-        plan=None if arguments.plan is None else read_plan(arguments.plan),
-        allocator=arguments.allocator,
-        other_memory=arguments.other_memory,
-        run_kernels=arguments.run_kernels,
-        operator_times=arguments.operator_times,
-        imports=tuple(dict.fromkeys((*configuration.imports, *arguments.imports))),
-        skips=configuration.skip,
-        torch_settings=settings_of(captured),
-    )
 
 
 def _replay(
@@ -197,7 +135,7 @@ def _replay(
     """
     from et_replay.replay import replay
 
-    options = _with_workspace(program, options)
+    options = with_workspace(program, options)
     with ExitStack() as files, progress_bar(arguments.quiet) as progress:
         partial = {
             name: files.enter_context(appearing(Path(getattr(arguments, name)), arguments.force))
@@ -246,7 +184,7 @@ def _report(
     from et_replay.report.document import document
     from et_replay.report.replay import replay_object, replay_text
 
-    explanation, ways_out = _reasons(program, result, arguments)
+    explanation, ways_out = reasons_of(program, result, Moment(arguments.explain))
     write_result(
         replay_text(result, explanation, ways_out, arguments.verbose),
         document("replay", [replay_object(result, explanation, ways_out)]),
@@ -259,81 +197,6 @@ def _report(
         path = getattr(arguments, missing[0])
         raise ReplayError(f"{options.flag(missing[0])} {path} is not written, as the notes say.")
     return 0
-
-
-def _only_simulated(arguments: argparse.Namespace) -> dict[str, bool]:
-    """Tell which flags are given that need more than a real device shows."""
-    return {
-        "--page": arguments.page is not None,
-        "--explain peak": arguments.explain == Moment.PEAK.value,
-    }
-
-
-def _program_of(trace: ExecutionTrace, arguments: argparse.Namespace) -> Program:
-    warn(trace.notes, arguments.quiet)
-    program = build_program(trace, select_window(trace, _window(arguments)))
-    warn(program.notes, arguments.quiet)
-    return program
-
-
-def _window(arguments: argparse.Namespace) -> str | None:
-    """Write what --window, --subgraph and --node say as `select_window` takes it."""
-    if arguments.node is None:
-        return options.window_of(arguments)
-    if arguments.window is not None or arguments.subgraph is not None:
-        raise UsageError("--node names one operator, so --window and --subgraph contradict it.")
-    return f"{arguments.node}:{arguments.node + 1}"
-
-
-def _reasons(
-    program: Program, result: ReplayResult, arguments: argparse.Namespace
-) -> tuple[Explanation | None, list[Option]]:
-    """Explain a failure, or of a simulated device its peak where that is asked."""
-    if result.at_failure is not None:
-        return _reasons_measured(program, result, result.at_failure)
-    moment = Moment(arguments.explain)
-    if result.events is None or (result.out_of_memory is None and moment is Moment.FAILURE):
-        return None, []
-    capacity = result.device_memory - result.other_memory
-    explanation = explain(
-        history_of_replay(program, result.events, result.library_workspace),
-        result.allocator,
-        capacity,
-        moment=moment,
-        torch_version=result.imitated_version,
-        plan=result.plan,
-    )
-    if result.out_of_memory is None:
-        return explanation, []
-    _name_operation(explanation, result.out_of_memory)
-    return explanation, find_way_out(cases_of(program), capacity, result.imitated_version)
-
-
-def _reasons_measured(
-    program: Program, result: ReplayResult, history: MemoryHistory
-) -> tuple[Explanation | None, list[Option]]:
-    """Explain a real device's failure by simulating the one request that it could not serve."""
-    failure, capacity = result.out_of_memory, history.device_memory
-    assert failure is not None
-    assert capacity is not None
-    explanation = None
-    with suppress(UsageError):  # a setting of a torch that is newer than the simulation
-        explanation = explain(
-            history,
-            as_recorded(history),
-            capacity,
-            torch_version=history.torch_version,
-            fraction=failure.limit / capacity if failure.limit < capacity else None,
-        )
-    _name_operation(explanation, failure)
-    return explanation, find_way_out(cases_of(program), min(failure.limit, capacity))
-
-
-def _name_operation(explanation: Explanation | None, failure: OutOfMemoryError) -> None:
-    """Let an explanation name the operation that failed: its event names the call inside of it."""
-    if explanation is not None and explanation.failure is not None:
-        explanation.failure.node_id = failure.node_id
-        explanation.failure.operator = failure.operator
 
 
 def _write_page(program: Program, result: ReplayResult, arguments: argparse.Namespace) -> None:

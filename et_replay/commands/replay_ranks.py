@@ -10,7 +10,7 @@ import argparse
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -21,15 +21,16 @@ from et_replay.commands.inputs import plan_path
 from et_replay.commands.needs_torch import needs_torch
 from et_replay.commands.notes_of_ranks import warn_together
 from et_replay.commands.output import check_destination, progress_bar, write_result
+from et_replay.commands.reasons import Reasons, reasons_of
+from et_replay.commands.replay_inputs import options_for
 from et_replay.commands.session import Session, fail, join
-from et_replay.commands.work_of_rank import ProgramReader, Work, files_of_ranks, prepare
+from et_replay.commands.work_of_rank import Work, job_at, prepare
 from et_replay.errors import EtReplayError, OutOfMemoryError, UsageError
-from et_replay.program.program import Program
+from et_replay.explain.explanation import Moment
 from et_replay.ranks.files import RANK, is_pattern
 from et_replay.replay_modes import COMM, COMP, FULL
 
 if TYPE_CHECKING:
-    from et_replay.explain import Explanation, Option
     from et_replay.replay import ReplayOptions, ReplayResult
     from et_replay.replay.communication.place import Place
 
@@ -41,8 +42,6 @@ _OF_ONE = ("dump", "page", "update_config", "explain")
 _TOGETHER = 0.5
 """Seconds in which ranks that run out of memory at the same point do so."""
 
-Reasons = tuple["Explanation | None", Sequence["Option"]]
-
 
 class Ended(NamedTuple):
     """What a process found of the rank that it plays, and where memory ran out, why."""
@@ -50,10 +49,6 @@ class Ended(NamedTuple):
     rank: int
     result: ReplayResult
     reasons: Reasons | None = None
-
-
-OptionsReader = Callable[[argparse.Namespace, Program], "ReplayOptions"]
-ReasonsFinder = Callable[[Program, "ReplayResult", argparse.Namespace], Reasons]
 
 
 def is_for_ranks(arguments: argparse.Namespace) -> bool:
@@ -65,12 +60,7 @@ def is_for_ranks(arguments: argparse.Namespace) -> bool:
     return started and is_of_several
 
 
-def replay_ranks(
-    arguments: argparse.Namespace,
-    program_of: ProgramReader,
-    options_of: OptionsReader,
-    reasons_of: ReasonsFinder,
-) -> int:
+def replay_ranks(arguments: argparse.Namespace) -> int:
     """Replay the trace of this process's rank, together with the other processes."""
     with needs_torch("A replay"):
         from et_replay.replay.communication.place import find_place
@@ -80,7 +70,7 @@ def replay_ranks(
     target = choose_target(name, "")
     session = join(place, target, arguments.collective_timeout)
     try:
-        code = _replay(session, arguments, program_of, options_of, reasons_of)
+        code = _replay(session, arguments)
         session.world.barrier()
     except (EtReplayError, RuntimeError) as error:
         if place.size > 1:
@@ -118,22 +108,16 @@ def _ran_out(
     fail(session, failure, report)
 
 
-def _replay(
-    session: Session,
-    arguments: argparse.Namespace,
-    program_of: ProgramReader,
-    options_of: OptionsReader,
-    reasons_of: ReasonsFinder,
-) -> int:
+def _replay(session: Session, arguments: argparse.Namespace) -> int:
     place = session.place
-    files, job_size = files_of_ranks(arguments.trace)
-    mode = arguments.replay_mode or (FULL if len(files) > 1 or place.size > 1 else COMP)
+    job = job_at(arguments.trace)
+    mode = arguments.replay_mode or (FULL if len(job.files) > 1 or place.size > 1 else COMP)
     check_equal(session, arguments, mode)
     arguments = _of_rank(arguments, place)
-    work = prepare(session, files, job_size, mode, arguments, program_of)
+    work = prepare(session, job, mode, arguments)
     if arguments.plan is not None:
         arguments.plan = plan_path(arguments.plan, work.program.trace.source)
-    result = _run(session, work, options_of(arguments, work.program), arguments)
+    result = _run(session, work, options_for(arguments, work.program), arguments)
     mine = Ended(work.casting.rank, _portable(result))
     has_failed = result.out_of_memory is not None
 
@@ -141,7 +125,7 @@ def _replay(
         """Say why memory ran out."""
         if not has_failed:
             return mine
-        return mine._replace(reasons=reasons_of(work.program, result, arguments))
+        return mine._replace(reasons=reasons_of(work.program, result, Moment(arguments.explain)))
 
     if has_failed and work.communicator is not None and place.size > 1:
         _ran_out(session, work, mine, explained, arguments)

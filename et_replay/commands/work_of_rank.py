@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from et_replay.commands.input_files import is_folder
 from et_replay.commands.notes_of_ranks import warn_together
+from et_replay.commands.replay_inputs import program_of
 from et_replay.commands.session import OfAllRanksError, Session
 from et_replay.errors import ReplayError
-from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import open_trace
 from et_replay.program.build import check_operations
 from et_replay.program.part import part_of
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from et_replay.replay.communication.casting import Casting
     from et_replay.replay.communication.communicator import Communicator
 
-ProgramReader = Callable[[ExecutionTrace, argparse.Namespace], Program]
-
 
 @dataclass(frozen=True)
 class Work:
@@ -42,45 +40,40 @@ class Work:
     communicator: Communicator | None
 
 
-def files_of_ranks(path: str) -> tuple[dict[int, Path], int | None]:
-    """List the files by rank; of a single one, its trace tells how many ranks there are."""
+@dataclass(frozen=True)
+class Job:
+    """The trace files of a job by rank; `size` counts its ranks, None where one file is given.
+
+    Only the trace in that tells which rank it is of, and of how many.
+    """
+
+    files: Mapping[int, Path]
+    size: int | None
+
+
+def job_at(path: str) -> Job:
+    """List the files of a job's ranks, or the one at `path`."""
     if is_pattern(path) or is_folder(Path(path)):
         files = rank_files(path)
-        return files, len(files)
-    return {-1: Path(path)}, None
+        return Job(files, len(files))
+    return Job({0: Path(path)}, None)
 
 
-def prepare(
-    session: Session,
-    files: Mapping[int, Path],
-    job_size: int | None,
-    mode: str,
-    arguments: argparse.Namespace,
-    program_of: ProgramReader,
-) -> Work:
-    """Read the trace of this process's rank, of `files` or of a single one, and match all of them.
+def prepare(session: Session, job: Job, mode: str, arguments: argparse.Namespace) -> Work:
+    """Read the trace of this process's rank, match those of all, and connect the processes.
 
     All processes come here, and raise alike what does not fit together.
     """
-    from et_replay.replay.communication.casting import cast
-
-    place = session.place
-    if job_size is None:
-        trace = open_trace(files[-1], strict=arguments.strict)
-        files = {told_rank(trace) or 0: files[-1]}
-    rank = sorted(files)[place.rank % len(files)]
-    if job_size is not None:
-        trace = open_trace(files[rank], strict=arguments.strict)
+    rank = sorted(job.files)[session.place.rank % len(job.files)]
+    trace = open_trace(job.files[rank], strict=arguments.strict)
+    if job.size is None:
+        rank = told_rank(trace) or 0
+        job = replace(job, files={rank: job.files[0]})
     warn_together(session, arguments, rank, trace.notes)
-    groups = process_groups(trace, rank, job_size)
-    job_size = max(job_size or 1, groups.world_size or 1)
-    allowed = arguments.allow_other_world_size or (mode == COMP and place.size == 1)
-    if not allowed and place.size == job_size:
-        _check_complete(arguments.trace, files, job_size)
-    casting = cast(place, sorted(files), job_size, allowed)
-    inferred: Mapping[int, Inferred] = {}
-    if mode != COMP and len(files) == job_size:
-        inferred = _check(session, files, arguments).get(rank, {})
+    groups = process_groups(trace, rank, job.size)
+    job = replace(job, size=max(job.size or 1, groups.world_size or 1))
+    casting = _cast(session, job, mode, arguments)
+    inferred = _check(session, job, mode, arguments).get(rank, {})
     program = program_of(trace, argparse.Namespace(**{**vars(arguments), "quiet": True}))
     warn_together(session, arguments, rank, program.notes, program.window.name)
     if _all_idle(session, program):
@@ -91,23 +84,32 @@ def prepare(
     return _connected(session, program, collectives, groups, casting, mode)
 
 
-def _check_complete(path: str, files: Mapping[int, Path], job_size: int) -> None:
-    way_out = "; --allow-other-world-size replays those that are there"
-    if lack := missing_ranks(path, files, job_size, way_out):
-        raise OfAllRanksError(lack)
+def _cast(session: Session, job: Job, mode: str, arguments: argparse.Namespace) -> Casting:
+    """Say which process plays which rank; raises where ranks are missing that must be there."""
+    from et_replay.replay.communication.casting import cast
+
+    place, size = session.place, job.size or 1
+    allowed = arguments.allow_other_world_size or (mode == COMP and place.size == 1)
+    if not allowed and place.size == size:
+        way_out = "; --allow-other-world-size replays those that are there"
+        if lack := missing_ranks(arguments.trace, job.files, size, way_out):
+            raise OfAllRanksError(lack)
+    return cast(place, sorted(job.files), size, allowed)
 
 
 def _check(
-    session: Session, files: Mapping[int, Path], arguments: argparse.Namespace
+    session: Session, job: Job, mode: str, arguments: argparse.Namespace
 ) -> Mapping[int, Mapping[int, Inferred]]:
     """Match the traces of all ranks in the first process; all raise what does not fit.
 
     Returns the groups of the calls, by rank and node, for which only all ranks together tell them.
     """
+    if mode == COMP or len(job.files) != job.size:
+        return {}
     problem = ""
     inferred: Mapping[int, Mapping[int, Inferred]] = {}
     if session.place.rank == 0:
-        matching = match(files, strict=arguments.strict)
+        matching = match(job.files, strict=arguments.strict)
         problem = "" if matching.mismatch is None else matching.mismatch.text
         inferred = matching.inferred
     problem, inferred = session.world.spread((problem, inferred))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,12 @@ from program.programs import program_of
 from replay.tiny_traces import MIB, call, floats, held, run
 from snapshot_builder import block, segment, snapshot
 
-from et_replay.commands.replay import _reasons
+from et_replay.commands.reasons import reasons_of
 from et_replay.errors import OutOfMemoryError, UsageError
 from et_replay.events import Action, MemoryHistory
 from et_replay.explain import Explanation
 from et_replay.explain.causes import causes
+from et_replay.explain.explanation import Moment
 from et_replay.origins import MemoryClass, Origin
 from et_replay.program import Program
 from et_replay.program.part import part_of
@@ -89,8 +89,7 @@ def result(program: Program, at_failure: MemoryHistory) -> ReplayResult:
 
 
 def explained(program: Program, at_failure: MemoryHistory) -> Explanation | None:
-    arguments = argparse.Namespace(explain="oom")
-    return _reasons(program, result(program, at_failure), arguments)[0]
+    return reasons_of(program, result(program, at_failure), Moment.FAILURE)[0]
 
 
 def test_a_snapshot_tells_the_figures_of_the_device() -> None:
@@ -216,7 +215,7 @@ def test_the_request_fails_again_and_what_is_live_adds_up_by_class(tmp_path: Pat
 def test_the_screen_names_the_operation_its_request_and_the_device(tmp_path: Path) -> None:
     program = product(tmp_path)
     made = result(program, history(tmp_path))
-    explanation, ways_out = _reasons(program, made, argparse.Namespace(explain="oom"))
+    explanation, ways_out = reasons_of(program, made, Moment.FAILURE)
 
     text = replay_text(made, explanation, ways_out)
 
@@ -239,7 +238,7 @@ def test_where_the_simulation_serves_the_request_the_measured_figures_stand(
     made = result(program, roomy)
     made.out_of_memory.limit = GIB  # type: ignore[union-attr]
 
-    explanation, ways_out = _reasons(program, made, argparse.Namespace(explain="oom"))
+    explanation, ways_out = reasons_of(program, made, Moment.FAILURE)
 
     assert explanation is None
     assert ways_out
