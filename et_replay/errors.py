@@ -22,13 +22,21 @@ def first_line(error: BaseException) -> str:
     return next(iter(text.strip().splitlines()), "").rstrip(".")
 
 
-def headline(error: BaseException) -> str:
-    """Return an error's type, as a traceback names it, and the first line of its text, if any."""
+def one_line(error: BaseException) -> str:
+    """Return all of an error's text, on one line and without its stop."""
+    return " ".join(str(error).split()).rstrip(".")
+
+
+def headline(error: BaseException, *, qualified: bool = True, whole: bool = False) -> str:
+    """Return an error's type and the first line of its text, or the `whole` of it, if any.
+
+    A `qualified` type is named as in a traceback, else without its module.
+    """
     kind = type(error)
-    name = kind.__qualname__
-    if kind.__module__ not in ("builtins", "__main__"):
+    name = kind.__qualname__ if qualified else kind.__name__
+    if qualified and kind.__module__ not in ("builtins", "__main__"):
         name = f"{kind.__module__}.{name}"
-    text = first_line(error)
+    text = one_line(error) if whole else first_line(error)
     return f"{name}: {text}" if text else name
 
 

@@ -56,6 +56,26 @@ class TensorRef(msgspec.Struct, frozen=True, gc=False):
         return (self.offset + extent) * self.itemsize if extent else 0
 
 
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides, in elements, that PyTorch gives a new tensor of `shape`."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def is_contiguous(shape: Sequence[int], strides: Sequence[int] | None) -> bool:
+    """Tell whether the elements lie side by side in order, as is assumed without strides.
+
+    The stride of a dimension that has one element, or none, leads nowhere and may be any.
+    """
+    if strides is None:
+        return True
+    steps = zip(shape, strides, contiguous_strides(shape), strict=True)
+    return all(size < 2 or stride == step for size, stride, step in steps)
+
+
 class Opaque(msgspec.Struct, frozen=True, gc=False):
     """A value that the observer only named: `kind` is Generator, Storage, Stream, Object …"""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from et_replay.errors import ReplayError
+from et_replay.errors import ReplayError, one_line
 
 
 @contextmanager
@@ -20,5 +20,5 @@ def needs_torch(what: str) -> Iterator[None]:
                 raise ReplayError(message) from error
             if (error.name or "").startswith("et_replay"):  # not torch's fault
                 raise
-        reason = " ".join(str(error).split()).rstrip(".")
+        reason = one_line(error)
         raise ReplayError(f"{what} needs PyTorch, which cannot be imported: {reason}.") from error

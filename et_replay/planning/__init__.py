@@ -2,7 +2,7 @@
 
 from et_replay.buffers import Buffers
 from et_replay.events import RunPlan
-from et_replay.planning.coverage import Fate, Share, coverage
+from et_replay.planning.coverage import Fate, coverage
 from et_replay.planning.cycle import CyclicPacking, plan_cycle
 from et_replay.planning.iterations import find_iterations, marked_iterations
 from et_replay.planning.lifetimes import Lifetimes, StorageClass, lifetimes
@@ -26,7 +26,6 @@ __all__ = [
     "Packing",
     "Plan",
     "RunPlan",
-    "Share",
     "StorageClass",
     "check_plan",
     "coverage",

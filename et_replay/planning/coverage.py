@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 
+from et_replay.allocator_figures import Served
 from et_replay.planning.lifetimes import StorageClass
 from et_replay.planning.plan import Plan
 from et_replay.planning.run_plan import varying
@@ -32,22 +32,14 @@ _FATES = {
 }
 
 
-@dataclass(frozen=True)
-class Share:
-    """Requests of one iteration, and their bytes together."""
-
-    requests: int
-    bytes: int
-
-
-def coverage(plan: Plan) -> dict[Fate, Share]:
+def coverage(plan: Plan) -> dict[Fate, Served]:
     """Count the requests of the iteration that repeats; none where the plan is of no iteration."""
     if plan.repetition is None or plan.iteration is None:
         return {}
     lives = plan.lifetimes
     begin, end = plan.iteration
     one_size = ~varying(lives, plan.repetition)
-    fates: dict[Fate, Share] = {}
+    fates: dict[Fate, Served] = {}
     for row in np.flatnonzero((lives.start >= begin) & (lives.start < end)).tolist():
         fate = _FATES.get(StorageClass(lives.storage_class[row]))
         if fate in (None, Fate.VARYING) and lives.end[row] >= lives.ticks:
@@ -55,6 +47,6 @@ def coverage(plan: Plan) -> dict[Fate, Share]:
         elif fate is Fate.VARYING and one_size[row]:
             fate = Fate.SOMETIMES
         fate = fate or Fate.SELDOM
-        before = fates.get(fate, Share(0, 0))
-        fates[fate] = Share(before.requests + 1, before.bytes + int(lives.size[row]))
+        before = fates.get(fate, Served(0, 0))
+        fates[fate] = Served(before.requests + 1, before.bytes + int(lives.size[row]))
     return {fate: fates[fate] for fate in Fate if fate in fates}

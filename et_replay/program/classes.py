@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from et_replay.execution_trace import tensors
 from et_replay.origins import MemoryClass, Origin
+from et_replay.program.argument_names import arguments_in
 from et_replay.program.part import places_in_whole
 from et_replay.program.program import Operation, Program, Storage, StorageKind
 from et_replay.program.surroundings import Pass, enclosing_annotations, passes
@@ -135,14 +136,5 @@ def _changed_tensors(operation: Operation) -> list[int]:
 @lru_cache(maxsize=1024)
 def _written_arguments(schema: str) -> frozenset[int]:
     """Number the arguments of a schema whose alias set ends in `!`."""
-    arguments, depth = [""], 0
-    for character in schema[schema.find("(") + 1 :]:
-        depth += (character in "([") - (character in ")]")
-        if depth < 0:
-            break
-        if character == "," and depth == 0:
-            arguments.append("")
-        else:
-            arguments[-1] += character
-    recorded = [each for each in arguments if each.strip() != "*"]
-    return frozenset(position for position, each in enumerate(recorded) if "!" in each)
+    arguments = enumerate(arguments_in(schema))
+    return frozenset(position for position, argument in arguments if "!" in argument)

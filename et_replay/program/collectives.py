@@ -22,11 +22,11 @@ from et_replay.program.program import Operation
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """A collective under way, by the number of its operation: what a wait for it shows."""
+    """A collective under way, by the number that its finder gave it: what a wait for it shows."""
 
-    operation: int
+    number: int
     storages: set[int]
-    numbers: set[int]
+    sequence_numbers: set[int]
     asynchronous: bool | None
 
 
@@ -85,7 +85,7 @@ def waited_for(wait: Node, storages: set[int], pending: Sequence[UnderWay]) -> U
     """Find the collective that `wait` waits for: by number, the first one, else by its result."""
     if wait.name == RECORD:
         number = sequence_number(wait)
-        return next((each for each in pending if number in each.numbers), None)
+        return next((each for each in pending if number in each.sequence_numbers), None)
     return next((each for each in reversed(pending) if each.storages & storages), None)
 
 

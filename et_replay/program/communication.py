@@ -35,7 +35,6 @@ class Record:
 
     name: str
     sequence: int | None
-    point_to_point: bool
     group_name: str
     group_description: str
     rank: int | None
@@ -64,12 +63,10 @@ def read_record(node: Node) -> Record | None:
     after: Sequence[Value] = inputs[at + 1 :] if at >= 0 else ()
     numbers = [value for value in after if _is_integer(value)]
     placed = (None, None, *numbers)[-3:] if numbers else (None, None, None)
-    sequence, point_to_point = _sequence(before[0])
     group_name, description = _group(before[1])
     return Record(
         name=name,
-        sequence=sequence,
-        point_to_point=point_to_point,
+        sequence=_sequence(before[0]),
         group_name=_text(told, "pg_name") or group_name,
         group_description=_text(told, "pg_desc") or description,
         rank=_known(before[2]),
@@ -86,7 +83,7 @@ def read_record(node: Node) -> Record | None:
 def sequence_number(node: Node) -> int | None:
     """Return the sequence number of a record: the first input that is no list of tensors."""
     for value in node.inputs[:2]:
-        number, _ = _sequence(value)
+        number = _sequence(value)
         if number is not None:
             return number
     return None
@@ -108,10 +105,8 @@ def _holds_tensors(value: Value) -> bool:
     return isinstance(value, TensorRef)
 
 
-def _sequence(value: Value) -> tuple[int | None, bool]:
-    if isinstance(value, tuple) and value and _is_integer(value[0]):
-        return _integer(value[0]), len(value) > 1 and value[1] is True
-    return _integer(value), False
+def _sequence(value: Value) -> int | None:
+    return _integer(value[0] if isinstance(value, tuple) and value else value)
 
 
 def _group(value: Value) -> tuple[str, str]:

@@ -41,7 +41,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from et_replay.execution_trace import Node, Opaque, TensorRef, Value, tensors
+from et_replay.execution_trace import (
+    Node,
+    Opaque,
+    TensorRef,
+    Value,
+    contiguous_strides,
+    tensors,
+)
 from et_replay.program.nesting import Nesting
 from et_replay.program.overwrites import Overwrites, unknown_overwrites
 from et_replay.program.program import Storage, StorageKind, Tensor
@@ -306,7 +313,7 @@ class _Tracker:
             self.storages[storage].estimated |= ref.strides is None
             start = ref.offset * ref.itemsize
             self._lowest_byte[storage] = min(self._lowest_byte.get(storage, start), start)
-            strides = ref.strides if ref.strides is not None else _contiguous(ref.shape)
+            strides = ref.strides if ref.strides is not None else contiguous_strides(ref.shape)
             self.tensors.append(
                 Tensor(storage, ref.dtype, ref.itemsize, ref.offset, ref.shape, strides)
             )
@@ -360,11 +367,3 @@ def _has_unknown_storage(node: Node) -> bool:
 
 def _identities(values: Iterable[Value]) -> list[int]:
     return [identity(ref) for ref in tensors(values) if ref.defined]
-
-
-def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from et_replay.execution_trace import Node, TensorRef, Value, tensors
+from et_replay.execution_trace import Node, TensorRef, Value, is_contiguous, tensors
 from et_replay.program.nesting import nest
 from et_replay.program.program import Program
 from et_replay.program.reductions import MULTIPROCESSORS, reduction_buffer
@@ -119,7 +119,7 @@ def _conversion(image: TensorRef, weight: TensorRef, result: TensorRef, stride: 
     in float): exact to 150 bytes for all 24 gradients of inputs that convert and for 20 of the 25
     forward convolutions; four of the others write their output as it is.
     """
-    if image.device.startswith("cpu") or not all(map(_is_contiguous, (image, result))):
+    if image.device.startswith("cpu") or not _are_contiguous(image, result):
         return 0
     pointwise = math.prod(weight.shape[2:]) == 1
     strided = isinstance(stride, tuple) and any(step != 1 for step in stride)
@@ -139,7 +139,7 @@ def _weight_gradient(
     fill the GPU: as many times as the tiles of the filter go into the multiprocessors. Measured
     like `_conversion`: exact to 700 bytes for 48 of 53 gradients, the others up to 26 % off.
     """
-    if image.device.startswith("cpu") or not all(map(_is_contiguous, (image, gradient))):
+    if image.device.startswith("cpu") or not _are_contiguous(image, gradient):
         return 0
     if not conversion and _PARTS * _bytes(weight) <= _PARTS_LIMIT:
         return _PARTS * _bytes(weight)
@@ -160,7 +160,7 @@ def _reduction(node: Node) -> Iterator[int]:
     source, shape = given[0], given[0].shape
     leading = {dim % len(shape) for dim in dims if isinstance(dim, int)} if shape else set()
     on_cpu = source.device.startswith("cpu")
-    if on_cpu or leading != set(range(len(dims))) or not _is_contiguous(source):
+    if on_cpu or leading != set(range(len(dims))) or not _are_contiguous(source):
         return
     rows, outputs = math.prod(shape[: len(leading)]), math.prod(shape[len(leading) :])
     if leading and len(leading) < len(shape) and rows and outputs:
@@ -180,13 +180,5 @@ def _bytes(tensor: TensorRef) -> int:
     return tensor.numel * tensor.itemsize
 
 
-def _is_contiguous(tensor: TensorRef) -> bool:
-    """Tell whether a tensor has no other layout; one without recorded strides is taken to be so."""
-    if tensor.strides is None:
-        return True
-    expected = 1
-    for size, stride in zip(reversed(tensor.shape), reversed(tensor.strides), strict=True):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
+def _are_contiguous(*tensors: TensorRef) -> bool:
+    return all(is_contiguous(tensor.shape, tensor.strides) for tensor in tensors)

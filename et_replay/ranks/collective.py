@@ -36,7 +36,6 @@ class Collective:
     group_told: bool = True
     candidates: tuple[int, ...] = ()
     sequence: int | None = None
-    point_to_point: bool = False
     dtype: str = ""
     element_size: int = 0
     in_elements: int = 0
@@ -50,7 +49,6 @@ class Collective:
     tag: int = 0
     reduction: str | None = None
     asynchronous: bool | None = None
-    thread: int = 0
 
 
 def read_collectives(trace: ExecutionTrace, groups: Groups) -> list[Collective]:
@@ -81,7 +79,6 @@ def _collective(call: RecordedCall, groups: Groups) -> Collective:
         call.position,
         call.nodes[0].id,
         sequence=record.sequence if record else None,
-        point_to_point=kind in (SEND, RECEIVE),
         dtype=tensor.dtype if tensor else "",
         element_size=tensor.itemsize if tensor else 0,
         in_elements=sum(sizes[0]) if tensor else told[0],
@@ -95,7 +92,6 @@ def _collective(call: RecordedCall, groups: Groups) -> Collective:
         tag=_integer(arguments, "tag") or 0,
         reduction=_text(call, "reduce_op", "reduceOp"),
         asynchronous=_asynchronous(call, arguments),
-        thread=call.nodes[0].tid,
     )
     return _placed(found, call, groups)
 

@@ -85,6 +85,4 @@ def family_of(kind: str) -> str:
 
 def has_lists(kind: str) -> bool:
     """Tell whether a call of the kind takes or gives a list of tensors."""
-    return kind in ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter") or (
-        kind.endswith("_coalesced")
-    )
+    return kind in LISTS or kind.endswith("_coalesced")

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from et_replay.errors import ReplayError, first_line
+from et_replay.execution_trace import is_contiguous
 from et_replay.program.program import Tensor
 from et_replay.replay.dtypes import is_quantised, is_stood_for_by_bytes, torch_dtype
 from et_replay.replay.requirement import Requirement
@@ -35,8 +36,8 @@ def maker(
     seen = (rows, count // rows) if rows and count % rows == 0 else (count,)
     fill_all = filler(dtype, device, seen, requirement, seed)
     part = arrange = None
-    dense = math.prod(tensor.shape) * dtype.itemsize == size
-    if dense and _is_contiguous(tensor) and not is_quantised(dtype):
+    dense = math.prod(tensor.shape) * dtype.itemsize == size and tensor.offset == 0
+    if dense and is_contiguous(tensor.shape, tensor.strides) and not is_quantised(dtype):
         allocate = partial(
             torch.empty_strided, tensor.shape, tensor.strides, dtype=dtype, device=device
         )
@@ -101,15 +102,6 @@ def _extent(tensor: Tensor) -> int:
 def _has_gaps(tensor: Tensor) -> bool:
     """Tell whether there is something between the entries that is not the tensor's."""
     return 0 not in tensor.shape and _extent(tensor) > math.prod(tensor.shape)
-
-
-def _is_contiguous(tensor: Tensor) -> bool:
-    expected = 1
-    for size, stride in zip(reversed(tensor.shape), reversed(tensor.strides), strict=True):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return tensor.offset == 0
 
 
 def _flat(size: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from et_replay.execution_trace import contiguous_strides
 from et_replay.program.program import Tensor
 from et_replay.replay.creation import bytes_needed, created_as
 from et_replay.replay.operators import Unresolvable
@@ -55,7 +56,7 @@ def created(
     ending = ", device=HOST)" if host else ")"
     made = f"empty({count}, {dtype}" if blank else _filled(tensor, count, requirement, seed)
     shape, strides = tuple(tensor.shape), tuple(tensor.strides)
-    if math.prod(shape) == count and strides == _contiguous(shape) and tensor.offset == 0:
+    if math.prod(shape) == count and strides == contiguous_strides(shape) and tensor.offset == 0:
         return f"{made}{ending}{'' if shape == (count,) else f'.view({shape})'}"
     place = f", {tensor.offset}" if tensor.offset else ""
     return f"{made}{ending}.as_strided({shape}, {strides}{place})"
@@ -104,11 +105,3 @@ def _in_order(count: int, dtype: torch.dtype, requirement: Requirement) -> str:
     values = arranged(count, requirement).tolist()
     runs = [(value, sum(1 for _ in group)) for value, group in itertools.groupby(values)]
     return f"repeated({runs}, {dtype}"
-
-
-def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))

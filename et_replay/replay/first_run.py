@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from et_replay.errors import first_line
+from et_replay.errors import headline
 from et_replay.replay.prepared import PreparedCall, PreparedOperation, flatten, unsupported
 from et_replay.replay.result import Outcome
 from et_replay.replay.tensor_store import TensorStore
@@ -50,9 +50,8 @@ class FirstRun:
         """Put what the policy asks for in the place of a call that failed, in any iteration."""
         for slot in call.overwritten:  # which nothing has written to now
             self._store.slots[slot] = None
-        call.become(
-            unsupported(operation, call.inputs, call.outputs, sentence(error), self._policy)
-        )
+        reason = headline(error, qualified=False)
+        call.become(unsupported(operation, call.inputs, call.outputs, reason, self._policy))
         self._filled(call)
 
     def _filled(self, call: PreparedCall) -> tuple[int, ...]:
@@ -110,9 +109,3 @@ def _as_it_is(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
     finally:
         torch.set_deterministic_debug_mode(mode)
-
-
-def sentence(error: BaseException) -> str:
-    """Name an exception, with the first line of its text, which in PyTorch is the message."""
-    name, text = type(error).__name__, first_line(error)
-    return f"{name}: {text}" if text else name

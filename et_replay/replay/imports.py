@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterable
 from keyword import iskeyword
 
-from et_replay.errors import UsageError
+from et_replay.errors import UsageError, headline
 
 
 def import_modules(names: Iterable[str]) -> None:
@@ -28,7 +28,5 @@ def import_modules(names: Iterable[str]) -> None:
                 " folder to PYTHONPATH."
             ) from error
         except (Exception, SystemExit) as error:  # a module may do anything as it is imported
-            reason = " ".join(str(error).split()).rstrip(".")
-            raise UsageError(
-                f"--import {name} failed: {type(error).__name__}{f': {reason}' if reason else ''}."
-            ) from error
+            reason = headline(error, qualified=False, whole=True)
+            raise UsageError(f"--import {name} failed: {reason}.") from error

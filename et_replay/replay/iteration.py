@@ -11,6 +11,7 @@ import torch
 from et_replay.errors import EtReplayError, OutOfMemoryError
 from et_replay.program.program import Program
 from et_replay.program.schedule import Step
+from et_replay.replay.device_events import nanoseconds_between, timing_event
 from et_replay.replay.first_run import FirstRun
 from et_replay.replay.memory import DeviceMemory
 from et_replay.replay.options import ReplayOptions
@@ -23,6 +24,9 @@ from et_replay.replay.tensor_store import TensorStore
 
 Stepper = Callable[[int], None]
 """Is told the number of each operation before anything is done for it."""
+
+Progress = Callable[[int, int], None]
+"""Is told how many operations are done, and how many there are in all iterations."""
 
 
 class Iteration:
@@ -75,10 +79,7 @@ class Iteration:
             start = time.perf_counter_ns()
             self._run_all(first)
             return time.perf_counter_ns() - start
-        before, after = (
-            torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            for _ in range(2)
-        )
+        before, after = timing_event(), timing_event()
         stream = torch.cuda.current_stream(self._device)
         self._begin()
         if idle:
@@ -87,8 +88,7 @@ class Iteration:
         self._run_all(first)
         after.record(stream)
         torch.cuda.synchronize(self._device)
-        milliseconds: float = before.elapsed_time(after)
-        return round(milliseconds * 1_000_000)
+        return nanoseconds_between(before, after)
 
     def run(self, first: bool) -> None:
         """Run once, without waiting for the device."""

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from et_replay.errors import headline
 from et_replay.execution_trace import Node, Opaque, TensorRef, Value
 from et_replay.formats.kernel_text import KernelTexts
 from et_replay.formats.resources import kernel_source, possible_folders, resource_folders
 from et_replay.replay.dtypes import torch_dtype
-from et_replay.replay.first_run import sentence
 from et_replay.replay.operators import Unresolvable
 
 _BESIDE_ARGUMENTS = frozenset({"grid", "stream"})
@@ -97,8 +97,10 @@ class KernelLoader:
                     self._loaded[key] = _load(source, name, self._device)
             # It is somebody else's code: whatever it raises is a reason.
             except (Exception, SystemExit) as error:
-                reason = f"its kernel {source.name} does not load here: {sentence(error)}"
-                self._loaded[key] = Unresolvable(reason)
+                reason = headline(error, qualified=False)
+                self._loaded[key] = Unresolvable(
+                    f"its kernel {source.name} does not load here: {reason}"
+                )
         kernel = self._loaded[key]
         if isinstance(kernel, Unresolvable):
             raise kernel
@@ -145,7 +147,8 @@ class KernelLoader:
         except torch.OutOfMemoryError:
             return  # its launch in the replay decides whether the job's own tensors fit
         except Exception as error:
-            hindrance = Unresolvable(f"its kernel does not launch here: {sentence(error)}")
+            reason = headline(error, qualified=False)
+            hindrance = Unresolvable(f"its kernel does not launch here: {reason}")
             self._loaded[key] = hindrance
             raise hindrance from error
 

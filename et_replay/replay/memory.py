@@ -86,6 +86,7 @@ class SimulatedMemory:
         torch_version: str | None = None,
     ) -> None:
         self.capacity = capacity
+        self.plan = plan
         self._storages = program.storages
         self._starts = events.steps.tolist()
         # Arrivals come first in a step; with flushes the engine causes them itself.

@@ -12,10 +12,8 @@ import torch
 
 from et_replay.program.operation_classes import OperationClass, class_of
 from et_replay.program.program import Program
+from et_replay.replay.device_events import nanoseconds_between, timing_event
 from et_replay.replay.result import ClassTime, OperatorTime
-
-_NANOSECONDS = 1_000_000
-"""In a millisecond, which is what events count in."""
 
 
 class OperationClock(Protocol):
@@ -51,19 +49,14 @@ class EventClock:
     def __init__(self, operations: int, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.current_stream(device)
-        self._events = [
-            torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            for _ in range(operations + 1)
-        ]
+        self._events = [timing_event() for _ in range(operations + 1)]
 
     def mark(self, k: int) -> None:
         self._events[k].record(self._stream)
 
     def intervals(self) -> list[int]:
         torch.cuda.synchronize(self._device)
-        return [
-            round(begin.elapsed_time(end) * _NANOSECONDS) for begin, end in pairwise(self._events)
-        ]
+        return [nanoseconds_between(*marks) for marks in pairwise(self._events)]
 
 
 def clock_for(device: torch.device, operations: int) -> OperationClock:

@@ -6,10 +6,8 @@ from itertools import pairwise
 
 import torch
 
+from et_replay.replay.device_events import nanoseconds_between, timing_event
 from et_replay.replay.iteration import Iteration
-
-_NANOSECONDS = 1_000_000
-"""In a millisecond, which is what events count in."""
 
 
 class Pace:
@@ -40,10 +38,9 @@ class Pace:
         """Return the ns of each iteration that came to its end."""
         if self._ends:
             torch.cuda.synchronize(self._device)
-        between = (before.elapsed_time(after) for before, after in pairwise(self._ends))
-        return [*self._times, *(round(time * _NANOSECONDS) for time in between)]
+        return [*self._times, *(nanoseconds_between(*ends) for ends in pairwise(self._ends))]
 
     def _event(self) -> torch.cuda.Event:
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event = timing_event()
         event.record(torch.cuda.current_stream(self._device))
         return event

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from et_replay.execution_trace import TensorRef
+from et_replay.execution_trace import TensorRef, is_contiguous
 from et_replay.replay.dtypes import torch_dtype
 from et_replay.replay.requirement import Requirement
 from et_replay.replay.values import INTEGERS
@@ -56,12 +56,8 @@ def recorded_integers(
 
 
 def _is_dumped_in_order(tensor: TensorRef) -> bool:
-    expected = 1
-    for size, stride in zip(reversed(tensor.shape), reversed(tensor.strides or ()), strict=False):
-        if size > 1 and stride != expected:
-            return False
-        expected *= size
-    return tensor.offset == 0 or not tensor.device.startswith("cpu")
+    begins_at_storage = tensor.offset == 0 or not tensor.device.startswith("cpu")
+    return begins_at_storage and is_contiguous(tensor.shape, tensor.strides)
 
 
 def _is_within(values: torch.Tensor, requirement: Requirement) -> bool:

@@ -140,7 +140,10 @@ class OperatorTime:
 
 @dataclass(frozen=True)
 class ClassTime:
-    """How long all operations of a class took, in each iteration, in ns; the longest name first."""
+    """How long all operations of a class took, in each iteration, in ns.
+
+    The operator that took longest comes first.
+    """
 
     operation_class: OperationClass
     operators: Sequence[OperatorTime]

@@ -9,7 +9,6 @@ from pathlib import Path
 from et_replay.errors import OutOfMemoryError
 from et_replay.planning import (
     Plan,
-    Share,
     StorageClass,
     coverage,
     is_by_stream,
@@ -176,8 +175,8 @@ def _summary(report: PlanReport) -> Iterator[tuple[str, str]]:
         yield "Note", note
 
 
-def _share(share: Share, what: str) -> str:
-    return f"{counted(share.requests, 'request')} of {format_bytes(share.bytes)} {what}"
+def _share(share: Served, what: str) -> str:
+    return f"{_requests(share)} {what}"
 
 
 def _iteration(plan: Plan) -> JsonObject | None:
@@ -215,5 +214,5 @@ def _bound_text(plan: Plan) -> str:
     return f"{text}, and proven to be the smallest" if plan.proven else text
 
 
-def _requests(served: Served) -> str:
-    return f"{counted(served.requests, 'request')} of {format_bytes(served.bytes)}"
+def _requests(share: Served) -> str:
+    return f"{counted(share.requests, 'request')} of {format_bytes(share.bytes)}"

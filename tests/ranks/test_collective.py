@@ -160,7 +160,7 @@ def test_sends_and_receives_name_the_peer_but_from_any_source(tmp_path: Path) ->
         c10d(12, "recv_any_source_(Tensor[] tensors, GROUP, int tag)", [FOUR], OBJECT, 5),
     )
     assert (send.kind, send.peer, send.tag) == ("send", 3, 7)
-    assert (send.in_elements, send.out_elements, send.point_to_point) == (4, 0, True)
+    assert (send.in_elements, send.out_elements) == (4, 0)
     assert (receive.kind, receive.peer) == ("recv", 1)
     assert (receive.in_elements, receive.out_elements) == (0, 4)
     assert (of_any.kind, of_any.peer, of_any.tag) == ("recv", None, 5)

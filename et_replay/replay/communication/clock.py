@@ -16,16 +16,14 @@ from et_replay.ranks.collective import Collective
 from et_replay.ranks.groups import Groups
 from et_replay.ranks.sizes import size_of
 from et_replay.replay.communication.casting import Casting
+from et_replay.replay.device_events import nanoseconds, timing_event
 from et_replay.replay.result import CollectiveTimes
-
-_NANOSECONDS = 1_000_000
-"""In a millisecond, which is what events count in."""
 
 Interval = tuple[int, int]
 """When a call began, in ns since the iteration did, and how long it took."""
 
 
-class HostClock:
+class HostCallClock:
     """Reads the host's clock: begin, and end, which gloo tells from a thread of its own."""
 
     def __init__(self) -> None:
@@ -97,7 +95,7 @@ class _Waiting:
             self._error = error
 
 
-class EventClock:
+class EventCallClock:
     """Records events: when the device came to a call, and when the call had ended.
 
     A collective runs on a stream of NCCL's own, and its Work lets another stream wait for it; that
@@ -109,7 +107,7 @@ class EventClock:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._origin = _event()
+        self._origin = timing_event()
         self._begins: dict[int, torch.cuda.Event] = {}
         self._ends: dict[int, torch.cuda.Event] = {}
         self._works: dict[int, Any] = {}
@@ -121,7 +119,7 @@ class EventClock:
 
     def begin(self, index: int) -> None:
         """Note that call `index` begins."""
-        event = self._begins[index] = _event()
+        event = self._begins[index] = timing_event()
         event.record(torch.cuda.current_stream(self._device))
 
     def launched(self, index: int, work: Any) -> Any:
@@ -133,7 +131,7 @@ class EventClock:
                 work.wait()
             stream = self._side
             self._works[index] = work
-        event = self._ends[index] = _event()
+        event = self._ends[index] = timing_event()
         event.record(stream)
         return work
 
@@ -149,12 +147,12 @@ class EventClock:
         begin, end = self._begins[index], self._ends[index]
         taken = min(begin.elapsed_time(end), _duration(self._works.get(index)))
         started = self._origin.elapsed_time(end) - taken
-        return round(started * _NANOSECONDS), round(taken * _NANOSECONDS)
+        return nanoseconds(started), nanoseconds(taken)
 
 
-def clock_for(device: torch.device) -> HostClock | EventClock:
+def call_clock_for(device: torch.device) -> HostCallClock | EventCallClock:
     """Make the clock for collectives between tensors of `device`."""
-    return EventClock(device) if device.type == "cuda" else HostClock()
+    return EventCallClock(device) if device.type == "cuda" else HostCallClock()
 
 
 def collective_times(
@@ -192,7 +190,3 @@ def _duration(work: Any) -> float:
         return math.inf if work is None else float(work._get_duration())
     except RuntimeError:
         return math.inf
-
-
-def _event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

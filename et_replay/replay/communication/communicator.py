@@ -1,47 +1,33 @@
-"""Recorded collectives in, prepared calls that make them on process groups out."""
+"""The collectives of a window in, made on process groups with other ranks, and timed, out."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
 
 import torch
 
 from et_replay.errors import ReplayError, UsageError
-from et_replay.execution_trace import TensorRef, tensors
 from et_replay.program.program import Call, Program
 from et_replay.ranks.collective import Collective
 from et_replay.ranks.groups import Groups, group_text
-from et_replay.ranks.kinds import BARRIERS
-from et_replay.replay.communication.buffers import buffers_of
-from et_replay.replay.communication.calls import IN_PLACE, REDUCING, Settings, launcher
+from et_replay.replay.communication.calls import REDUCING
 from et_replay.replay.communication.casting import Casting
 from et_replay.replay.communication.choice import MESSAGES, Choice
 from et_replay.replay.communication.clock import (
-    EventClock,
-    HostClock,
+    EventCallClock,
+    HostCallClock,
     Interval,
-    clock_for,
+    call_clock_for,
     collective_times,
 )
-from et_replay.replay.communication.exchange import Exchange, Transfer
-from et_replay.replay.communication.making import Maker, Making
+from et_replay.replay.communication.exchange import Exchange
 from et_replay.replay.communication.plan import plan_exchange
-from et_replay.replay.communication.wire import (
-    Fit,
-    Wire,
-    fit_for,
-    fit_root,
-    fit_splits,
-    wire_for,
-)
+from et_replay.replay.communication.preparing import CollectivePreparer
 from et_replay.replay.communication.world import GroupKey, World
-from et_replay.replay.dtypes import torch_dtype
 from et_replay.replay.lead import Lead
 from et_replay.replay.operators import Unresolvable
-from et_replay.replay.prepared import PreparedCall, PreparedOperation, fetcher, stand_in
+from et_replay.replay.prepared import PreparedCall, PreparedOperation, stand_in
 from et_replay.replay.result import CollectiveTimes
 from et_replay.replay.target import Target
 from et_replay.units import counted
@@ -64,17 +50,16 @@ class Communicator:
         self._casting = casting
         self._world = world
         self._exchange = exchange
-        self._target = target
+        self._device = target.device
         self._known = {collective.node_id: collective for collective in collectives}
         self._choice = Choice(groups, casting, target.device.type != "cuda")
         self._plan = plan_exchange(
             program, self._known, self._choice.is_made, self._choice.is_asynchronous
         )
-        self._waited = self._plan.waited()
-        self._batches = self._choice.batches(self._plan.collectives)
+        self._preparer = CollectivePreparer(self._plan, self._choice, world, exchange, target)
         self._timed = bool(self._plan.collectives)
         self._iterations: list[dict[int, Interval]] = []
-        self._clock: HostClock | EventClock = HostClock()
+        self._clock: HostCallClock | EventCallClock = HostCallClock()
 
     @property
     def is_timed(self) -> bool:
@@ -118,9 +103,9 @@ class Communicator:
 
     def begin(self) -> None:
         """Let NCCL use the GPU of this process; an allocator for it must have been chosen."""
-        if self._target.device.type == "cuda":
-            torch.cuda.set_device(self._target.device)
-        self._clock = clock_for(self._target.device)
+        if self._device.type == "cuda":
+            torch.cuda.set_device(self._device)
+        self._clock = call_clock_for(self._device)
 
     def prepare(self, call: Call) -> PreparedCall:
         """Prepare what makes, or waits for, a recorded collective.
@@ -129,10 +114,10 @@ class Communicator:
         """
         number = self._plan.numbers.get(id(call))
         if number is not None:
-            return self._prepared(call, number)
+            return self._preparer.making(call, number)
         waited = self._plan.waits.get(id(call))
         if waited is not None:
-            return self._waiting(waited, call.inputs)
+            return self._preparer.waiting(waited, call.inputs)
         collective = self._known.get(call.node.id)
         if collective is not None and (reason := self._choice.reason(collective)):
             raise Unresolvable(reason)
@@ -140,10 +125,11 @@ class Communicator:
 
     def add_waits(self, operations: Sequence[PreparedOperation]) -> None:
         """Let operations begin with waits for what they take, and the last one end with all."""
+        waiting = self._preparer.waiting
         for k, numbers in self._plan.before.items():
-            operations[k].calls[:0] = [self._waiting(number) for number in numbers]
+            operations[k].calls[:0] = [waiting(number) for number in numbers]
         if operations:
-            operations[-1].calls += [self._waiting(number) for number in self._plan.at_end]
+            operations[-1].calls += [waiting(number) for number in self._plan.at_end]
 
     def longest(self, time: int) -> int:
         """Return the longest of the times that all processes, together, call this with."""
@@ -152,7 +138,7 @@ class Communicator:
 
     def meet(self) -> None:
         """Let the device come to this at the same time as those of all other ranks."""
-        self._world.meet(self._target.device)
+        self._world.meet(self._device)
 
     def timed(self, lead: Lead, run: Callable[[], int]) -> int:
         """Run an iteration, begun by all ranks at once, and take the time of each collective."""
@@ -186,127 +172,6 @@ class Communicator:
                 " one that it fits."
             )
         return tuple(notes)
-
-    def _waiting(self, number: int, slots: Sequence[int] = ()) -> PreparedCall:
-        """Make the call that waits for collective `number`, or for the batch that it is in."""
-        number = self._batches.get(number, (number,))[-1]
-        filled = tuple(dict.fromkeys(slot for slot in slots if slot >= 0))
-        wait = partial(self._exchange.wait, number)
-        return PreparedCall(wait, fetcher(()), inputs=filled, outputs=())
-
-    def _prepared(self, call: Call, number: int) -> PreparedCall:
-        collective = self._plan.collectives[number]
-        buffers = buffers_of(call, collective.kind)
-        wire = self._wire(collective, call)
-        transfer = self._transfer(collective, number, wire)
-        places = {slot: k for k, slot in enumerate(buffers.slots)}
-        making = Making(
-            self._exchange,
-            transfer,
-            wire,
-            tuple(places[slot] for slot in buffers.given),
-            tuple(places[slot] for slot in buffers.taken),
-            tuple(maker(ref, self._target) for ref in buffers.made),
-            collective.kind in IN_PLACE,
-            self._fits(collective, wire),
-        )
-        outputs = tuple(-1 if slot in call.inputs else slot for slot in call.outputs)
-        return PreparedCall(
-            making,
-            fetcher(buffers.slots),
-            inputs=buffers.slots,
-            outputs=outputs if buffers.made else (),
-        )
-
-    def _wire(self, collective: Collective, call: Call) -> Wire:
-        refs = tensors((*call.node.inputs, *call.node.outputs))
-        place = next((self._target.place(ref.device) for ref in refs if ref.defined), None)
-        device = self._target.device if place is None else place
-        return wire_for(torch_dtype(collective.dtype), on_host=device.type != "cuda")
-
-    def _transfer(self, collective: Collective, number: int, wire: Wire) -> Transfer:
-        group = self._groups[collective.group]
-        members = self._batches.get(number, ())
-        device = torch.device("cpu") if wire.on_host else self._target.device
-        settings = self._settings(collective, wire, device)
-        waited = number in self._waited
-        return Transfer(
-            index=number,
-            text=f"{collective.kind}, node {collective.node_id}, group {group}",
-            launch=launcher(collective.kind, settings),
-            launch_timed=launcher(collective.kind, _timed(settings, collective.kind)),
-            group=settings.group,
-            device=device,
-            asynchronous=self._choice.is_asynchronous(collective, waited),
-            told=not (wire.on_host and collective.kind in MESSAGES),
-            opens=members[:1] == (number,),
-            closes=members[-1:] == (number,),
-            members=members,
-        )
-
-    def _settings(self, collective: Collective, wire: Wire, device: torch.device) -> Settings:
-        present = self._choice.present(collective)
-        here = {rank: k for k, rank in enumerate(present)}
-        peer = collective.peer
-        return Settings(
-            group=self._world.group(self._casting.key(self._groups[collective.group])),
-            device=device,
-            timeout=self._world.timeout,
-            root=here.get(collective.root or 0, 0),
-            peer=None if peer is None else here[peer],
-            tag=collective.tag,
-            reduction=collective.reduction,
-            in_splits=self._kept(collective.in_splits, present, wire.factor),
-            out_splits=self._kept(collective.out_splits, present, wire.factor),
-            sizes=self._sizes(collective) if wire.on_host else (),
-            asynchronous=self._choice.is_asynchronous(collective, False),
-        )
-
-    def _kept(self, splits: Sequence[int], present: Sequence[int], factor: int) -> list[int]:
-        return [splits[rank] * factor for rank in present] if splits else []
-
-    def _sizes(self, collective: Collective) -> tuple[int, ...]:
-        """Return the sizes of a list that are not all the same, which gloo does not take."""
-        sizes = {"all_gather": collective.out_sizes, "reduce_scatter": collective.in_sizes}
-        found = sizes.get(collective.kind, ())
-        return found if len(set(found)) > 1 else ()
-
-    def _fits(self, collective: Collective, wire: Wire) -> tuple[Fit, ...]:
-        """List what cuts tensors down to the members of the group that are here."""
-        group, present = self._groups[collective.group], self._choice.present(collective)
-        if len(present) == len(group.ranks):
-            return ()
-        splits = [
-            self._kept(each, present, wire.factor)
-            for each in (collective.in_splits, collective.out_splits)
-        ]
-        if any(splits):
-            return (fit_splits(*splits),)
-        is_root = self._settings(collective, wire, self._target.device).root == present.index(
-            group.ranks.index(self._casting.rank)
-        )
-        fit = fit_for(collective.kind, len(group.ranks), present)
-        return tuple(
-            each for each in (fit, fit_root(collective.kind, len(present), is_root)) if each
-        )
-
-
-def _timed(settings: Settings, kind: str) -> Settings:
-    """Let a call of NCCL be made so that there is a Work, which knows its time.
-
-    A synchronous one has none (ProcessGroupNCCL.cpp, from PyTorch 2.8 on), and events around it are
-    microseconds further apart.
-    """
-    told = settings.device.type == "cuda" and kind not in BARRIERS
-    return replace(settings, asynchronous=settings.asynchronous or told)
-
-
-def maker(ref: TensorRef, target: Target) -> Maker:
-    """Return what makes a new tensor like a recorded one."""
-    dtype, device = torch_dtype(ref.dtype), target.place(ref.device)
-    if ref.strides is None:
-        return partial(torch.empty, ref.shape, dtype=dtype, device=device)
-    return partial(torch.empty_strided, ref.shape, ref.strides, dtype=dtype, device=device)
 
 
 def _collectives(count: int) -> str:

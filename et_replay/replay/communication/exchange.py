@@ -14,7 +14,7 @@ from et_replay.replay.communication.watch import Watch
 from et_replay.replay.observers import observed
 
 
-class Clock(Protocol):
+class CallClock(Protocol):
     """Is told of every call by its number."""
 
     def begin(self, index: int) -> None: ...
@@ -72,7 +72,7 @@ class Exchange:
     """The calls that are under way in this process."""
 
     def __init__(self, watch: Watch) -> None:
-        self.clock: Clock | None = None
+        self.clock: CallClock | None = None
         self._watch = watch
         self._under: dict[int, _Under] = {}
         self._batch: list[tuple[Tensors, Tensors]] = []

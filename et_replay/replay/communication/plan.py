@@ -53,7 +53,7 @@ def plan_exchange(
                 done = waited_for(call.node, storages, pending)
                 if done is not None:
                     pending.remove(done)
-                    plan.waits[id(call)] = done.operation
+                    plan.waits[id(call)] = done.number
             elif (collective := _known(call, known)) is not None and is_made(collective):
                 number = plan.numbers[id(call)] = len(plan.collectives)
                 told = set() if collective.sequence is None else {collective.sequence}
