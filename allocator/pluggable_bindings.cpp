@@ -57,11 +57,6 @@ nb::object last_failure(int device) {
   return nb::make_tuple(failure->error, without_owners(failure->segments));
 }
 
-Bytes capacity(int device) {
-  return pluggable::on_device(device).inspect(
-      [](const Allocator& allocator) { return allocator.device().capacity(); });
-}
-
 // For an operation of a replay it is called once: a device that has served nothing expects nothing.
 void expect(int device, std::size_t begin, std::size_t end) {
   if (PluggableAllocator* state = pluggable::find(device)) state->expect(begin, end);
@@ -117,7 +112,6 @@ void define_pluggable(nb::module_& module) {
   module.def("pluggable_uninstall", &pluggable::uninstall);
   module.def("pluggable_installed", &pluggable::is_installed);
   module.def("pluggable_stats", &stats, nb::arg("device"));
-  module.def("pluggable_capacity", &capacity, nb::arg("device"));
   module.def("pluggable_reset_peaks", &reset_peaks, nb::arg("device"));
   module.def("pluggable_segments", &segments, nb::arg("device"));
   module.def("pluggable_empty_cache", &empty_cache, nb::arg("device"),

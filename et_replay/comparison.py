@@ -48,10 +48,8 @@ class Comparison:
     served, and `plan_figures` how many requests it had an address for.
     """
 
-    input: str
     allocator: str
     torch_version: str
-    events: int
     statistics: MemoryStatistics
     reserved_by_iteration: tuple[int, ...]
     out_of_memory: OutOfMemoryError | None
@@ -80,6 +78,17 @@ def reproduce(history: MemoryHistory, torch_version: str | None = None) -> Addre
         return None
     versions = [torch_version] if torch_version else _candidates(history.torch_version)
     return max((_reproduce(history, version) for version in versions), key=lambda c: c.equal)
+
+
+def version_to_imitate(
+    history: MemoryHistory, asked: str | None
+) -> tuple[AddressCheck | None, str]:
+    """Return whose allocator to imitate, and how it fits the recorded addresses, if it has any.
+
+    That is the version asked for, else the one that gives most of the addresses, else the newest.
+    """
+    check = reproduce(history, asked)
+    return check, check.torch_version if check is not None else asked or NEWEST_VERSION
 
 
 def compare(
@@ -113,6 +122,28 @@ def compare(
         plan=plan,
         fraction=fraction,
     )
+    outcome = _serve(simulator, history, allocator, iterations, warmup)
+    return _row(simulator, outcome, allocator, torch_version or NEWEST_VERSION, plan)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What came of a run, named as in Comparison."""
+
+    reserved_by_iteration: tuple[int, ...]
+    out_of_memory: OutOfMemoryError | None
+    failed_iteration: int | None
+    undefined: str
+    duration: int
+
+
+def _serve(
+    simulator: Simulator,
+    history: MemoryHistory,
+    allocator: str,
+    iterations: int,
+    warmup: int | None,
+) -> _Outcome:
     total = iterations + (warmup or 0)
     events = _repeatable(history.events) if total > 1 else history.events
     begin = int(events.steps[0]) if len(events.steps) else 0
@@ -131,21 +162,32 @@ def compare(
         failure = next(iter(simulator.reproduced), None)
     except OutOfMemoryError as error:
         failure = error
-    except (UndefinedBehaviorError, ValueError) as error:  # ValueError: pools used as none can be
+    except UndefinedBehaviorError as error:
         undefined = str(error)
+    duration = time.perf_counter_ns() - started
     if failure is not None and failure.event is not None and events.node_id[failure.event] >= 0:
         failure.node_id = int(events.node_id[failure.event])
-    return Comparison(
-        input=history.source,
-        allocator=allocator,
-        torch_version=torch_version or NEWEST_VERSION,
-        events=len(history.events),
-        statistics=simulator.statistics(),
+    return _Outcome(
         reserved_by_iteration=tuple(reserved[warmup or 0 :]),
         out_of_memory=failure,
         failed_iteration=min(len(reserved) + 1, total) if failure else None,
         undefined=undefined,
-        duration=time.perf_counter_ns() - started,
+        duration=duration,
+    )
+
+
+def _row(
+    simulator: Simulator, outcome: _Outcome, allocator: str, torch_version: str, plan: Plan | None
+) -> Comparison:
+    return Comparison(
+        allocator=allocator,
+        torch_version=torch_version,
+        statistics=simulator.statistics(),
+        reserved_by_iteration=outcome.reserved_by_iteration,
+        out_of_memory=outcome.out_of_memory,
+        failed_iteration=outcome.failed_iteration,
+        undefined=outcome.undefined,
+        duration=outcome.duration,
         plan=plan,
         plan_figures=simulator.plan_figures(),
     )

@@ -71,7 +71,7 @@ class CommunicationError(ReplayError):
 
 
 class UndefinedBehaviorError(ReplayError):
-    """PyTorch itself crashes or corrupts its state here; `event` is the row, as far as known."""
+    """PyTorch itself refuses, crashes or corrupts its state here; `event` is the row, if known."""
 
     def __init__(self, message: str, *, event: int | None = None) -> None:
         super().__init__(message)

@@ -17,6 +17,13 @@ from et_replay.origins import Origin
 
 Int64Array = npt.NDArray[np.int64]
 
+DEFAULT_POOL = (0, 0)
+"""The id of the pool of all that goes to no private pool."""
+GROWTHS = frozenset({"segment_alloc", "segment_map"})
+"""The actions of trace entries by which memory came from the device."""
+RELEASES = frozenset({"segment_free", "segment_unmap"})
+"""Those by which it went back."""
+
 
 class Action(enum.IntEnum):
     """What an event does; the values are those of the `action` column."""
@@ -43,9 +50,17 @@ class Action(enum.IntEnum):
     """The private pool `storage` is used no more: its segments may go back to the device."""
 
 
+_POOL_NUMBERS = 2**32
+
+
 def pool_number(pool: tuple[int, int]) -> int:
     """Return the number by which events name a private pool: that of (0, n) is n."""
-    return pool[0] * 2**32 + pool[1]
+    return pool[0] * _POOL_NUMBERS + pool[1]
+
+
+def pool_id(number: int) -> tuple[int, int]:
+    """Return the id of the pool that events name by a number."""
+    return divmod(number, _POOL_NUMBERS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +83,28 @@ class AllocationEvents:
 
     def __len__(self) -> int:
         return len(self.action)
+
+
+def routed_pools(events: AllocationEvents) -> Int64Array:
+    """Return for each event the number of the pool to which a request there goes, on its stream.
+
+    That is the one begun last of those that take requests of the stream.
+    """
+    pools: Int64Array = np.full(len(events), pool_number(DEFAULT_POOL), dtype=np.int64)
+    begun: dict[int, int] = {}
+    begin = 0
+    marks = np.flatnonzero(np.isin(events.action, (Action.POOL_BEGIN, Action.POOL_END)))
+    for mark in [*marks.tolist(), len(events)]:
+        for pool, stream in begun.items():
+            pools[begin:mark][(stream < 0) | (events.stream[begin:mark] == stream)] = pool
+        begin = mark
+        if mark == len(events):
+            break
+        pool = int(events.storage[mark])
+        begun.pop(pool, None)
+        if events.action[mark] == Action.POOL_BEGIN:
+            begun[pool] = int(events.stream[mark])
+    return pools
 
 
 @dataclass(frozen=True, eq=False)

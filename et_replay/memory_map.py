@@ -14,6 +14,9 @@ import numpy as np
 
 from et_replay.errors import OutOfMemoryError
 from et_replay.events import (
+    DEFAULT_POOL,
+    GROWTHS,
+    RELEASES,
     Action,
     AllocationEvents,
     Int64Array,
@@ -22,13 +25,11 @@ from et_replay.events import (
     Timeline,
     TraceEntry,
 )
+from et_replay.held_ranges import HeldRanges
 from et_replay.planning import Plan
 from et_replay.serving import run_before, simulator_for
 
 _FREES = (Action.FREE, Action.FREE_REQUESTED)
-_GROWTHS = ("segment_alloc", "segment_map")
-_RELEASES = ("segment_free", "segment_unmap")
-_DEFAULT_POOL = (0, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,49 +188,34 @@ def _segments(
     for segment in before:
         held.grow(-1, segment.address, segment.size, segment.stream, segment.pool)
     for row, entry in zip(rows, entries, strict=True):
-        if entry.action in _GROWTHS:
-            held.grow(row, entry.address, entry.size, entry.stream, entry.pool or _DEFAULT_POOL)
-        elif entry.action in _RELEASES:
+        if entry.action in GROWTHS:
+            held.grow(row, entry.address, entry.size, entry.stream, entry.pool or DEFAULT_POOL)
+        elif entry.action in RELEASES:
             held.release(row, entry.address, entry.size)
     return held.segments()
 
 
 class _Held:
-    """Ranges held from the device, by address; what is given back may be a part of one, or more."""
+    """Segments, from when they came; what is given back may be a part of one, or more."""
 
     def __init__(self, end: int) -> None:
         self._end = end
-        self._open: dict[int, tuple[int, int, int, int]] = {}
+        self._open: HeldRanges[tuple[int, int, int]] = HeldRanges()
         self._closed: list[tuple[int, int, int, int, int, int]] = []
-        self._pools: dict[tuple[int, int], int] = {_DEFAULT_POOL: 0}
+        self._pools: dict[tuple[int, int], int] = {DEFAULT_POOL: 0}
 
     def grow(self, row: int, address: int, size: int, stream: int, pool: tuple[int, int]) -> None:
         number = self._pools.setdefault(pool, len(self._pools))
-        self._open[address] = size, row, stream, number
+        self._open.add(address, size, (row, stream, number))
 
     def release(self, row: int, address: int, size: int) -> None:
-        exact = self._open.get(address)
-        if exact is not None and exact[0] == size:
-            self._close(address, row)
-            return
-        end = address + size
-        for start, (length, since, stream, pool) in [*self._open.items()]:
-            stop = start + length
-            if start >= end or stop <= address:
-                continue
-            del self._open[start]
-            low, high = max(start, address), min(stop, end)
-            self._closed.append((since, row, low, high - low, stream, pool))
-            for left, right in ((start, low), (high, stop)):
-                if left < right:
-                    self._open[left] = right - left, since, stream, pool
+        self._close(row, self._open.take(address, size))
 
     def segments(self) -> Segments:
-        for address in [*self._open]:
-            self._close(address, self._end)
+        self._close(self._end, self._open.take_all())
         columns = np.array(self._closed, dtype=np.int64).reshape(-1, 6)
         return Segments(*columns[np.argsort(columns[:, 0], kind="stable")].T)
 
-    def _close(self, address: int, row: int) -> None:
-        size, since, stream, pool = self._open.pop(address)
-        self._closed.append((since, row, address, size, stream, pool))
+    def _close(self, row: int, parts: Iterable[tuple[int, int, tuple[int, int, int]]]) -> None:
+        for address, size, (since, stream, pool) in parts:
+            self._closed.append((since, row, address, size, stream, pool))

@@ -20,7 +20,7 @@ from et_replay import _core
 from et_replay.allocator_figures import IterationFigures, MemoryStatistics, PlanFigures
 from et_replay.errors import OutOfMemoryError, UsageError, first_line
 from et_replay.events import Int64Array, PlanColumns, RunPlan, SegmentState
-from et_replay.following import number_streams
+from et_replay.planning.run_plan import number_streams
 from et_replay.simulation import (
     native_plan,
     native_requests,

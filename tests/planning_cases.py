@@ -103,9 +103,9 @@ def _histories(data: Path) -> Iterator[Case]:
 
 
 def _of_history(path: Path) -> Instance:
-    from et_replay.formats import open_history
+    from et_replay.formats import open_recording
 
-    return instance_of_events(open_history(path).events)
+    return instance_of_events(open_recording(path).events)
 
 
 def _of_trace(path: Path, mode: str) -> Instance:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from et_replay.events import Action, AllocationEvents, Int64Array
+from et_replay.planning import CyclicPacking
 
 KIB = 1 << 10
 CAPACITY_AND_SUFFIX = re.compile(r"(\.\d+)?\.csv(\.xz)?$")
@@ -202,3 +203,9 @@ def random_cycle(seed: int, count: int = 60, period: int = 100, alignment: int =
             life = draw.randint(1, 3 * period)
         rows.append((start, start + life, size))
     return Cycle(instance_of(rows), begin, begin + period)
+
+
+def offset_of(packing: CyclicPacking, buffer: int, iteration: int) -> int:
+    """Return where a buffer lies in an iteration, counted from 0 at the window."""
+    turn = iteration % packing.copies[buffer]
+    return int(packing.offsets[packing.first[buffer] + turn])

@@ -15,7 +15,7 @@ from recorded_histories import recorded_on_h200
 from et_replay.comparison import compare, reproduce
 from et_replay.errors import UsageError
 from et_replay.events import Action, AllocationEvents, MemoryHistory
-from et_replay.formats import open_history, open_trace
+from et_replay.formats import open_recording, open_trace
 from et_replay.program import Mode, build_program, history_of
 from et_replay.report.snapshot import snapshot_pickle
 
@@ -145,13 +145,13 @@ def test_what_there_is_not_is_refused(allocator: str) -> None:
 def test_every_recorded_address_of_a_snapshot_comes_out_again(
     shared_data: Path, name: str, blocks: int
 ) -> None:
-    check = reproduce(open_history(shared_data / f"workloads/{name}_snapshot.pickle.gz"))
+    check = reproduce(open_recording(shared_data / f"workloads/{name}_snapshot.pickle.gz"))
     assert check is not None
     assert (check.compared, check.equal, check.first_difference) == (blocks, blocks, None)
 
 
 def test_every_recorded_address_comes_out_again_from_a_rebuilt_start(shared_data: Path) -> None:
-    check = reproduce(open_history(shared_data / "snapshots/bcrafton_midlife.pickle"))
+    check = reproduce(open_recording(shared_data / "snapshots/bcrafton_midlife.pickle"))
     assert check is not None
     assert (check.compared, check.equal) == (2162, 2162)
 
@@ -163,7 +163,7 @@ def test_the_jobs_own_peak_reserved_comes_out_to_the_byte(
     shared_data: Path, name: str, reserved: int
 ) -> None:
     """The truth is `stats_after_3` of the workload's info file."""
-    recorded = open_history(shared_data / f"workloads/{name}_snapshot.pickle.gz")
+    recorded = open_recording(shared_data / f"workloads/{name}_snapshot.pickle.gz")
     row = compare(recorded, "native", torch_version="2.11")
     assert row.statistics.peak_reserved_bytes == reserved
 
@@ -184,7 +184,7 @@ def test_recorded_streams_come_out_again_through_a_snapshot(
         settings = json.loads(lzma.decompress(path.read_bytes()))["spec"]["conf"]
         file = tmp_path / f"{name}.pickle"
         file.write_bytes(snapshot_pickle(segments, entries, settings))
-        check = reproduce(open_history(file))
+        check = reproduce(open_recording(file))
         assert check is not None, name
         assert (check.equal, check.first_difference) == (check.compared, None), name
         checked += 1
@@ -192,7 +192,7 @@ def test_recorded_streams_come_out_again_through_a_snapshot(
 
 
 def test_a_start_state_that_does_not_fit_fails_before_the_first_event(shared_data: Path) -> None:
-    recorded = open_history(shared_data / "snapshots/bcrafton_midlife.pickle")
+    recorded = open_recording(shared_data / "snapshots/bcrafton_midlife.pickle")
     row = compare(recorded, "ideal", device_memory=100 * MIB)
     assert row.out_of_memory is not None
     assert (row.out_of_memory.event, row.out_of_memory.node_id) == (None, None)

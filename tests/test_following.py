@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from followed_runs import simulate_run
 from following_oracle import FollowingOracle, Request, Wanted
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,6 @@ from plan_rows import BASE, CELL, Event, FollowedRows, Row, columns, plan_column
 
 from et_replay.errors import OutOfMemoryError
 from et_replay.events import Action, AllocationEvents, PlanColumns
-from et_replay.following import simulate_run
 from et_replay.planning import Buffers, lifetimes, plan_buffers
 from et_replay.simulation import Simulator
 

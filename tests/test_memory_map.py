@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from made_histories import Row, history
 
 from et_replay.events import Action, Int64Array, MemoryHistory
-from et_replay.formats import open_history, open_trace
+from et_replay.formats import open_recording, open_trace
 from et_replay.memory_map import Blocks, Segments, map_memory
 from et_replay.planning import plan_history
 from et_replay.program import build_program, history_of
@@ -104,9 +104,9 @@ def test_at_every_event_the_map_is_the_state_of_the_simulator(
 def recordings(shared_data: Path) -> list[MemoryHistory]:
     trace = open_trace(ROOT / "traces" / "moe_cuda.json.gz")
     return [
-        open_history(ROOT / "traces" / "transformer_oom.pickle.gz"),
-        open_history(shared_data / "workloads" / "moe_snapshot.pickle.gz"),
-        open_history(shared_data / "snapshots" / "bcrafton_midlife.pickle"),
+        open_recording(ROOT / "traces" / "transformer_oom.pickle.gz"),
+        open_recording(shared_data / "workloads" / "moe_snapshot.pickle.gz"),
+        open_recording(shared_data / "snapshots" / "bcrafton_midlife.pickle"),
         history_of(build_program(trace), None),
     ]
 

@@ -10,7 +10,7 @@ from caching_oracle import CachingOracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from et_replay.errors import OutOfMemoryError, UsageError
+from et_replay.errors import OutOfMemoryError, UndefinedBehaviorError, UsageError
 from et_replay.events import (
     Action,
     AllocationEvents,
@@ -219,10 +219,21 @@ def test_what_cannot_be_simulated_is_refused() -> None:
         Simulator(device_memory=-1)
     with pytest.raises(ValueError, match="must not be negative"):
         Simulator().allocate(0, -1)
-    with pytest.raises(ValueError, match="Event 0 has the unknown action 77"):
+    with pytest.raises(UndefinedBehaviorError, match="Event 0 has the unknown action 77"):
         Simulator().run(columns((77, 0, 512)))  # type: ignore[arg-type]
     with pytest.raises(IndexError, match="outside the 1 events"):
         Simulator().run(columns((Action.ALLOC, 0, 512)), 0, 2)
+
+
+def test_a_cache_emptied_within_a_capture_is_undefined_however_the_events_are_run() -> None:
+    events = columns((Action.POOL_BEGIN, 2**32, 0), (Action.EMPTY_CACHE, -1, 0))
+    within = "The cache cannot be emptied within a capture"
+    with pytest.raises(UndefinedBehaviorError, match=within):
+        Simulator(torch_version="2.7").run(events, keep_going=True)
+    with pytest.raises(UndefinedBehaviorError, match=within):
+        Simulator(torch_version="2.7").timeline_of(events)
+    with pytest.raises(UndefinedBehaviorError, match=within):
+        Simulator(torch_version="2.7").addresses_of(events)
 
 
 def test_settings_and_versions_change_what_is_reserved() -> None:

@@ -26,7 +26,7 @@ from et_replay.commands.output import (
     write_whole,
 )
 from et_replay.commands.pages import maps_of, snapshot_of, write_page
-from et_replay.comparison import compare, reproduce
+from et_replay.comparison import compare, version_to_imitate
 from et_replay.errors import OutOfMemoryError, PlanError, UsageError
 from et_replay.planning import Plan, read_plan
 from et_replay.program import Mode
@@ -167,8 +167,7 @@ def _report(task: _Task) -> InputReport:
     if task.plan is not None:
         recording.check(task.plan)
     history = recording.history()
-    check = reproduce(history, task.torch_version)
-    version = task.torch_version or (check.torch_version if check is not None else None)
+    check, version = version_to_imitate(history, task.torch_version)
     rows = [
         compare(
             history,

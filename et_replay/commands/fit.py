@@ -16,7 +16,7 @@ from et_replay.commands.inputs import (
     work_on,
 )
 from et_replay.commands.output import check_destination, warn, write_result
-from et_replay.comparison import reproduce
+from et_replay.comparison import version_to_imitate
 from et_replay.errors import UndefinedBehaviorError
 from et_replay.events import MemoryHistory
 from et_replay.explain import Explanation, explain, find_fit
@@ -26,7 +26,6 @@ from et_replay.explain.way_out import ALLOCATORS
 from et_replay.program import Mode
 from et_replay.report.document import document
 from et_replay.report.fit import FitReport, fit_objects, fit_text
-from et_replay.simulation import NEWEST_VERSION
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,14 +75,13 @@ def _report(task: _Task) -> FitReport:
     """Fit one input with all allocators; runs in a worker where there are several."""
     recording = task.input.read()
     history = recording.history()
-    check = reproduce(history, task.torch_version)
-    version = task.torch_version or (check.torch_version if check is not None else None)
+    _, version = version_to_imitate(history, task.torch_version)
     fits = [find_fit(history, name, torch_version=version) for name in task.allocators]
     return FitReport(
         input=history.source,
         kind=history.kind,
         mode=recording.mode,
-        torch_version=version or NEWEST_VERSION,
+        torch_version=version,
         other_memory=task.other_memory,
         fits=fits,
         peak=_peak(history),
@@ -98,5 +96,5 @@ def _peak(history: MemoryHistory) -> Explanation | None:
         return None
     try:
         return explain(with_failures_served(history), "ideal", PLENTY, moment=Moment.PEAK)
-    except (UndefinedBehaviorError, ValueError):
+    except UndefinedBehaviorError:
         return None

@@ -79,7 +79,7 @@ def expand_to_one(path: str) -> Named:
     return found[0]
 
 
-def file_names(paths: Sequence[str]) -> str:
+def file_names(paths: Sequence[str | Path]) -> str:
     """List the first few names of files, without their folders."""
     more = [f"{len(paths) - _NAMED} more"] if len(paths) > _NAMED else []
     return ", ".join([*(Path(path).name for path in paths[:_NAMED]), *more])

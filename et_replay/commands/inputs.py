@@ -21,6 +21,7 @@ from et_replay.formats.captured_endings import shortcoming
 from et_replay.formats.captured_run import CapturedRun
 from et_replay.parallel import in_parallel
 from et_replay.planning import Plan, check_plan, lifetimes, marked_iterations, table_lifetimes
+from et_replay.planning.plan_folder import plan_in, plans_in
 from et_replay.program import JOB, Mode, Window, build_program, history_of, select_window
 from et_replay.simulation import Simulator
 
@@ -204,21 +205,13 @@ def plan_path(plan: str, path: str) -> str:
     """
     if not is_folder(Path(plan)):
         return plan
-    file = Path(plan) / plan_name(path)
+    file = plan_in(plan, plan_name(path))
     if not file.is_file():
         raise PlanError(
             f"The folder {plan} holds no {file.name}, which et_replay plan writes for {path}; it"
             f" holds {file_names(plans_in(plan))}."
         )
     return str(file)
-
-
-def plans_in(folder: str) -> list[str]:
-    """List the plan files in a folder; raises UsageError where it holds none."""
-    files = sorted(map(str, Path(folder).glob(f"*.{PLAN}")))
-    if not files:
-        raise UsageError(f"The folder {folder} holds no plan, such as et_replay plan writes.")
-    return files
 
 
 def add_allocators(parser: argparse.ArgumentParser, default: str) -> None:

@@ -14,7 +14,6 @@ from et_replay.commands.inputs import (
     add_inputs,
     inputs_of,
     plan_name,
-    plans_in,
     work_on,
 )
 from et_replay.commands.output import (
@@ -31,6 +30,7 @@ from et_replay.planning import (
     encode_plan,
     read_plan,
 )
+from et_replay.planning.plan_folder import plans_in
 from et_replay.program import JOB, Mode
 from et_replay.report.document import document
 from et_replay.report.plan import PlanReport, plan_objects, plan_text

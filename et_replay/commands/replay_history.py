@@ -7,7 +7,7 @@ import argparse
 from et_replay.commands.options import FOR_TRACES, meaningless
 from et_replay.commands.output import warn, write_result
 from et_replay.commands.pages import maps_of, write_page
-from et_replay.comparison import Comparison, compare, reproduce
+from et_replay.comparison import Comparison, compare, version_to_imitate
 from et_replay.errors import OutOfMemoryError, TraceError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.explain import Case, Explanation, explain, find_way_out
@@ -39,8 +39,7 @@ def replay_history(
     if not len(history.events) and not history.segments:
         raise TraceError(f"{history.source} holds no allocation, so there is nothing to replay.")
     allocator = arguments.allocator or as_recorded(history)
-    check = reproduce(history, version)
-    version = version if check is None else check.torch_version
+    _, version = version_to_imitate(history, version)
     device_memory = capacity_for(history, arguments.device_memory)
     capacity = left_for_torch(device_memory, arguments.other_memory)
     limit = usable_bytes(capacity, arguments.memory_fraction)

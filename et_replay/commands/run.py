@@ -14,10 +14,11 @@ from et_replay.commands import argument_types, options
 from et_replay.commands.output import STDOUT, check_destination, say, write_whole
 from et_replay.errors import UsageError
 from et_replay.planning import read_plan, run_plan
+from et_replay.planning.plan_folder import plans_in
 from et_replay.report.document import document
 from et_replay.report.run import RunReport, reports_object
 from et_replay.run.messages import Mailbox, Message
-from et_replay.run.settings import PLANNED_RUN, RunSettings, plan_files
+from et_replay.run.settings import PLANNED_RUN, RunSettings
 from et_replay.script.launch import command_of, run_script
 from et_replay.simulation import ALLOCATORS, PLANNED, SIMULATED_ONLY, TORCH, Simulator
 
@@ -102,7 +103,7 @@ def _check(arguments: argparse.Namespace) -> str:
         raise UsageError("--device-memory limits our allocators; torch has its own settings.")
     Simulator(f"native:{settings}" if name == TORCH else allocator)
     command_of(arguments.script)
-    for path in plan_files(arguments.plan) if arguments.plan else ():
+    for path in plans_in(arguments.plan, of_ranks=True) if arguments.plan else ():
         run_plan(read_plan(path))
     _check_driver()
     return allocator
@@ -114,7 +115,7 @@ def _check_driver() -> None:
     except OSError:
         raise UsageError(
             "A run needs an NVIDIA GPU, and there is no driver (libcuda.so.1) here; et_replay"
-            " compare --plan tells without one what a plan would serve."
+            " compare --plan tells without one what its addresses would serve."
         ) from None
 
 

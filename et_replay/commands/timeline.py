@@ -25,7 +25,7 @@ from et_replay.commands.output import (
     write_whole,
 )
 from et_replay.commands.pages import maps_of, snapshot_of
-from et_replay.comparison import reproduce
+from et_replay.comparison import version_to_imitate
 from et_replay.errors import UsageError
 from et_replay.memory_map import MemoryMap
 from et_replay.program import Mode
@@ -36,7 +36,7 @@ from et_replay.report.perfetto import perfetto_trace
 from et_replay.report.plot import plot
 from et_replay.report.timeline import timeline_objects, timeline_text
 from et_replay.serving import capacity_for
-from et_replay.simulation import NEWEST_VERSION, PLANNED
+from et_replay.simulation import PLANNED
 
 _PAGE = ".html"
 _DEFAULT = ("native", "expandable", PLANNED)
@@ -86,11 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
     check_destination(arguments.json, arguments.force, source.path)
     history = source.history()
     warn(history.notes, arguments.quiet)
-    asked = source.version(arguments.torch_version)
-    check = reproduce(history, asked)
-    version = check.torch_version if check is not None else asked
+    _, version = version_to_imitate(history, source.version(arguments.torch_version))
     capacity = capacity_for(history, arguments.device_memory)
-    maps = maps_of(history, allocators, capacity, version or NEWEST_VERSION)
+    maps = maps_of(history, allocators, capacity, version)
     content = _FORMS[form](maps[0]) if form else page(maps).encode()
     write_whole(Path(output), content, arguments.force)
     write_result(

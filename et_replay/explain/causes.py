@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from et_replay.events import DEFAULT_POOL
 from et_replay.explain.explanation import Explanation
-from et_replay.explain.fragmentation import DEFAULT_POOL
 from et_replay.simulation import PLANNED, allocator_name
 from et_replay.units import counted, format_bytes
 

@@ -11,9 +11,15 @@ import numpy as np
 
 from et_replay.allocator_figures import MemoryStatistics
 from et_replay.errors import OutOfMemoryError
-from et_replay.events import Action, AllocationEvents, MemoryHistory, SegmentState, Timeline
+from et_replay.events import (
+    AllocationEvents,
+    MemoryHistory,
+    SegmentState,
+    Timeline,
+    pool_id,
+    routed_pools,
+)
 from et_replay.explain.fragmentation import (
-    DEFAULT_POOL,
     LARGE,
     PinnedSegment,
     Request,
@@ -26,7 +32,6 @@ from et_replay.planning import Plan
 from et_replay.serving import run_before, simulator_for
 from et_replay.simulation import Simulator
 
-_POOL_NUMBERS = 2**32
 _NAMELESS = Origin("-")
 
 
@@ -68,7 +73,6 @@ class Explanation:
     """
 
     allocator: str
-    capacity: int
     row: int
     failure: OutOfMemoryError | None
     failures: Failures
@@ -157,7 +161,6 @@ def _look(
             _locate(failure, int(history.events.node_id[row]), origin)
     return Explanation(
         allocator=allocator,
-        capacity=simulator.capacity,
         row=row,
         failure=failure,
         failures=failures,
@@ -195,20 +198,8 @@ def _request(events: AllocationEvents, row: int, failure: OutOfMemoryError | Non
     if row < 0:
         return Request(LARGE if failure is None else failure.requested)
     size = int(events.size[row]) if failure is None else failure.requested
-    stream = int(events.stream[row])
-    return Request(size, max(stream, 0), _routed(events, row, stream))
-
-
-def _routed(events: AllocationEvents, row: int, stream: int) -> tuple[int, int]:
-    """Return the pool to which requests of `stream` go at `row`."""
-    begun: list[tuple[int, int]] = []
-    for at in np.flatnonzero(np.isin(events.action[:row], (Action.POOL_BEGIN, Action.POOL_END))):
-        pool = divmod(int(events.storage[at]), _POOL_NUMBERS)
-        if events.action[at] == Action.POOL_END:
-            begun = [other for other in begun if other != pool]
-        elif events.stream[at] in (-1, stream):
-            begun.append(pool)
-    return begun[-1] if begun else DEFAULT_POOL
+    pool = pool_id(int(routed_pools(events)[row]))
+    return Request(size, max(int(events.stream[row]), 0), pool)
 
 
 def _groups(segments: Iterable[SegmentState], history: MemoryHistory) -> list[LiveGroup]:

@@ -60,7 +60,7 @@ def find_fit(
 
     try:
         roomy = served(PLENTY)
-    except (UndefinedBehaviorError, ValueError) as error:
+    except UndefinedBehaviorError as error:
         return Fit(allocator, 0, 0, 0, True, 0, undefined=str(error))
     assert roomy is not None, "A petabyte suffices."
     figures = roomy.statistics()

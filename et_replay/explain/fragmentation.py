@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from et_replay.events import BlockState, SegmentState
+from et_replay.events import DEFAULT_POOL, BlockState, SegmentState
 
-DEFAULT_POOL = (0, 0)
 _GRAIN = 512
 _LARGEST_SMALL = 2**20
 """c10/cuda/CUDACachingAllocator: sizes are rounded to 512 B, and up to 1 MiB they are small."""
@@ -67,14 +66,10 @@ class ReservedBytes:
 class PinnedSegment:
     """A segment that cannot go back to the device: `live` bytes keep `free` ones in it."""
 
-    address: int
     size: int
     free: int
     live: int
     live_blocks: int
-    largest_hole: int
-    storages: tuple[int, ...]
-    """Who keeps it, the largest first."""
 
 
 def split_reserved(segments: Iterable[SegmentState], request: Request) -> ReservedBytes:
@@ -132,11 +127,8 @@ def _pinned(segment: SegmentState) -> PinnedSegment:
     live: Sequence[BlockState] = [block for block in segment.blocks if block.storage >= 0]
     free = [block.size for block in segment.blocks if block.storage < 0]
     return PinnedSegment(
-        address=segment.address,
         size=segment.size,
         free=sum(free),
         live=sum(block.size for block in live),
         live_blocks=len(live),
-        largest_hole=max(free),
-        storages=tuple(b.storage for b in sorted(live, key=lambda block: -block.size)),
     )

@@ -37,8 +37,6 @@ from et_replay.formats.source import Source, read_source
 from et_replay.formats.stalloc_log import read_stalloc_log
 from et_replay.formats.wrong_file import (
     EITHER_NEEDED,
-    HISTORY_NEEDED,
-    TABLE_NEEDED,
     TRACE_NEEDED,
     describe,
 )
@@ -47,13 +45,17 @@ __all__ = [
     "BufferTable",
     "Kind",
     "buffer_history",
-    "open_buffers",
-    "open_history",
     "open_plannable",
     "open_recording",
     "open_trace",
     "sniff",
 ]
+
+_LOGS = {
+    Kind.RECORDED_STREAMS: read_recorded_streams,
+    Kind.STALLOC_LOG: read_stalloc_log,
+    Kind.RMM_LOG: read_rmm_log,
+}
 
 
 def open_trace(path: str | os.PathLike[str], *, strict: bool = False) -> ExecutionTrace:
@@ -67,29 +69,25 @@ def open_trace(path: str | os.PathLike[str], *, strict: bool = False) -> Executi
     return _open_trace(read_source(path), strict)
 
 
-def open_history(path: str | os.PathLike[str], *, device: int | None = None) -> MemoryHistory:
-    """Read a memory history from a file, or from standard input for `-`.
-
-    It is a memory snapshot, a Kineto trace with memory events, a log of STAlloc or RMM, recorded
-    allocation streams or a table of buffers, plain or packed. `device` chooses among several in one
-    file: by default, the one with the most events. Raises TraceError where no history can be read,
-    and for nothing else.
-    """
-    return _open_history(read_source(path), device)
-
-
 def open_recording(
-    path: str | os.PathLike[str], *, device: int | None = None, strict: bool = False
+    path: str | os.PathLike[str], *, strict: bool = False
 ) -> ExecutionTrace | MemoryHistory:
-    """Read a file as whichever of both it is; see `open_trace` and `open_history`."""
-    recording = open_plannable(path, device=device, strict=strict)
+    """Read a file as `open_plannable` does, but a table of buffers as the events it stands for."""
+    recording = open_plannable(path, strict=strict)
     return buffer_history(recording) if isinstance(recording, BufferTable) else recording
 
 
 def open_plannable(
     path: str | os.PathLike[str], *, device: int | None = None, strict: bool = False
 ) -> ExecutionTrace | MemoryHistory | BufferTable:
-    """Read a file as `open_recording` does, but a table of buffers as what it is."""
+    """Read an execution trace, a memory history or a table of buffers; `-` is standard input.
+
+    A trace is read as `open_trace` does. A history is a memory snapshot, a Kineto trace with memory
+    events, a log of STAlloc or RMM, or recorded allocation streams; `device` chooses among several
+    in one file: by default, the one with the most events. Rows of a table that are no buffer are
+    left out, with a note; `strict` refuses them instead. Raises TraceError where the file is none
+    of them, and for nothing else.
+    """
     source = read_source(path)
     kind = recognise(source.text)
     if kind in (None, Kind.EXECUTION_TRACE):
@@ -98,19 +96,11 @@ def open_plannable(
         _refuse(source, [source.damage])
     if kind is Kind.BUFFER_TABLE:
         return _open_buffers(source, strict)
-    return _open_history(source, device)
-
-
-def open_buffers(path: str | os.PathLike[str], *, strict: bool = False) -> BufferTable:
-    """Read a table of buffers from a file, or from standard input for `-`.
-
-    Rows that are no buffer are left out, with a note; `strict` refuses them instead. Raises
-    TraceError where it is no table, and for nothing else.
-    """
-    source = read_source(path)
-    if recognise(source.text) is not Kind.BUFFER_TABLE:
-        raise TraceError(f"{source.name} {describe(source.text, TABLE_NEEDED)}.")
-    return _open_buffers(source, strict)
+    if kind is Kind.SNAPSHOT:
+        return read_snapshot(source, device)
+    if kind is Kind.KINETO:
+        return read_kineto(source, device)
+    return _LOGS[kind](source)
 
 
 def sniff(path: str | os.PathLike[str]) -> Kind | None:
@@ -123,25 +113,6 @@ def _open_buffers(source: Source, strict: bool) -> BufferTable:
     if strict:
         _refuse(source, table.damage)
     return table
-
-
-def _open_history(source: Source, device: int | None) -> MemoryHistory:
-    kind = recognise(source.text)
-    if kind is Kind.SNAPSHOT:
-        return read_snapshot(source, device)
-    if kind is Kind.KINETO:
-        return read_kineto(source, device)
-    if kind is Kind.RECORDED_STREAMS:
-        return read_recorded_streams(source)
-    if kind is Kind.STALLOC_LOG:
-        return read_stalloc_log(source)
-    if kind is Kind.RMM_LOG:
-        return read_rmm_log(source)
-    if kind is Kind.BUFFER_TABLE:
-        return buffer_history(read_buffer_table(source))
-    if kind is Kind.EXECUTION_TRACE:
-        raise TraceError(f"{source.name} is {kind.value}; {HISTORY_NEEDED}.")
-    raise TraceError(f"{source.name} {describe(source.text, HISTORY_NEEDED)}.")
 
 
 def _open_trace(source: Source, strict: bool, needed: str = TRACE_NEEDED) -> ExecutionTrace:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from et_replay.events import SegmentState, TraceEntry
-
-RELEASES = frozenset({"segment_free", "segment_unmap"})
-GROWTHS = frozenset({"segment_alloc", "segment_map"})
-DEFAULT_POOL = (0, 0)
+from et_replay.events import DEFAULT_POOL, GROWTHS, RELEASES, SegmentState, TraceEntry
+from et_replay.held_ranges import HeldRanges
 
 
 def find_device_memory(start: Sequence[SegmentState], entries: Sequence[TraceEntry]) -> int | None:
@@ -58,34 +55,23 @@ class ReservedRanges:
     """The ranges that the device gave, by where they begin; `total` is all of them, in bytes."""
 
     def __init__(self, start: Iterable[SegmentState]) -> None:
-        self._sizes: dict[int, int] = {}
+        self._ranges: HeldRanges[None] = HeldRanges()
         self.total = 0
         for segment in start:
             self.add(segment.address, segment.size)
 
     def add(self, address: int, size: int) -> None:
         """Add what the device gave."""
-        self._sizes[address] = size
+        self._ranges.add(address, size, None)
         self.total += size
 
     def give_back(self, address: int, size: int) -> None:
         """Take off what the device got back, which may be a part of a range, or of several."""
         self.total -= size
-        if self._sizes.get(address) == size:
-            del self._sizes[address]
-            return
-        end = address + size
-        for start, length in [*self._sizes.items()]:
-            stop = start + length
-            if start < end and address < stop:
-                del self._sizes[start]
-                if start < address:
-                    self._sizes[start] = address - start
-                if end < stop:
-                    self._sizes[end] = stop - end
+        self._ranges.take(address, size)
 
     def idle(self, live: Iterable[int]) -> list[int]:
         """Return where the ranges begin in which none of the live blocks begins."""
-        starts = sorted(self._sizes)
+        starts = sorted(self._ranges)
         used = {bisect_right(starts, address) - 1 for address in live}
         return [start for index, start in enumerate(starts) if index not in used]

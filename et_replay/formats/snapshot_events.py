@@ -17,14 +17,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from et_replay.events import Action, SegmentState, TraceEntry, pool_number
-from et_replay.formats.device_ranges import (
+from et_replay.events import (
     DEFAULT_POOL,
     GROWTHS,
     RELEASES,
-    PoolFinder,
-    ReservedRanges,
+    Action,
+    SegmentState,
+    TraceEntry,
+    pool_number,
 )
+from et_replay.formats.device_ranges import PoolFinder, ReservedRanges
 from et_replay.formats.event_log import EventLog
 
 

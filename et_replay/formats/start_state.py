@@ -14,7 +14,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from et_replay.events import BlockState, SegmentState, TraceEntry
+from et_replay.events import (
+    DEFAULT_POOL,
+    GROWTHS,
+    RELEASES,
+    BlockState,
+    SegmentState,
+    TraceEntry,
+)
 from et_replay.formats.allocator_settings import AllocatorSettings
 
 _LARGEST_REST = 1 << 20  # of a large block; a larger one is split off
@@ -90,9 +97,9 @@ class _Past:
         elif action == "free_requested":
             block = self.live.setdefault(address, _Live(size, 0, position, False))
             block.pending = False
-        elif action in ("segment_alloc", "segment_map"):
+        elif action in GROWTHS:
             self._take(address, size)
-        elif action in ("segment_free", "segment_unmap"):
+        elif action in RELEASES:
             self._put(entry)
 
     def _take(self, address: int, size: int) -> None:
@@ -120,7 +127,7 @@ class _Past:
         before, after = self.segments[index - 1 : index], self.segments[index : index + 1]
         expandable = action == "segment_unmap"
         small = size == _SMALL_SEGMENT or (expandable and size % (10 * _SMALL_SEGMENT) != 0)
-        segment = SegmentState(address, size, stream, small, expandable, pool or (0, 0), ())
+        segment = SegmentState(address, size, stream, small, expandable, pool or DEFAULT_POOL, ())
         begin, end = index, index
         for other in (*before, *after):
             touches = other.address + other.size == address or address + size == other.address

@@ -9,12 +9,11 @@ import msgspec
 from et_replay.formats.buffer_table import describe_near_table
 
 TRACE_NEEDED = "needed is the JSON file that PyTorch's ExecutionTraceObserver writes"
-HISTORY_NEEDED = (
-    "needed is a memory history, such as the pickle that torch.cuda.memory._dump_snapshot writes"
+EITHER_NEEDED = (
+    f"{TRACE_NEEDED}, or a memory history, such as the pickle that"
+    " torch.cuda.memory._dump_snapshot writes"
 )
-TABLE_NEEDED = "needed is a CSV of buffers, whose first line names the columns id,lower,upper,size"
-
-EITHER_NEEDED = f"{TRACE_NEEDED}, or {HISTORY_NEEDED.removeprefix('needed is ')}"
+_TABLE_NEEDED = "needed is a CSV of buffers, whose first line names the columns id,lower,upper,size"
 
 _BZIP2 = b"BZh"
 _BEGINNINGS = (
@@ -50,7 +49,7 @@ def describe(text: memoryview, needed: str = TRACE_NEEDED) -> str:
         if re.search(b'"%b"\\s*:' % key.encode(), text):
             return f"{kind}; {needed}"
     if near := describe_near_table(head):
-        return f"{near}; {needed if needed == TRACE_NEEDED else TABLE_NEEDED}"
+        return f"{near}; {needed if needed == TRACE_NEEDED else _TABLE_NEEDED}"
     return f"{_describe_json(text)}; {needed}"
 
 

@@ -4,10 +4,11 @@ from et_replay.buffers import Buffers
 from et_replay.events import RunPlan
 from et_replay.planning.coverage import Fate, coverage
 from et_replay.planning.cycle import CyclicPacking, plan_cycle
+from et_replay.planning.events import plan_events, plan_history
 from et_replay.planning.iterations import find_iterations, marked_iterations
 from et_replay.planning.lifetimes import Lifetimes, StorageClass, lifetimes
 from et_replay.planning.packing import Effort, Packing, find_fault, plan_buffers
-from et_replay.planning.plan import Plan, fault_of, is_by_stream, plan_events, plan_history
+from et_replay.planning.plan import Plan, fault_of, is_by_stream
 from et_replay.planning.plan_file import (
     check_plan,
     encode_plan,

@@ -31,10 +31,11 @@ _LARGEST = 50_000_000
 
 @dataclass(frozen=True, eq=False)
 class CyclicPacking:
-    """Offsets for a window that repeats; `offset_of` tells them for any iteration.
+    """Offsets for a window that repeats.
 
-    Row i of the buffers has `copies[i]` offsets from `first[i]` on. `lower_bound_bytes` is the most
-    that lives at once in any iteration, which on a circle may be out of reach for any plan.
+    Row i of the buffers has `copies[i]` offsets from `first[i]` on, which its iterations, counted
+    from 0 at the window, take in turn. `lower_bound_bytes` is the most that lives at
+    once in any iteration, which on a circle may be out of reach for any plan.
     """
 
     period: int
@@ -46,10 +47,6 @@ class CyclicPacking:
     proven: bool
     method: str
     planning_time_ns: int
-
-    def offset_of(self, row: int, iteration: int = 0) -> int:
-        """Return the offset of a buffer in an iteration, counted from 0 at the window."""
-        return int(self.offsets[self.first[row] + iteration % self.copies[row]])
 
 
 def plan_cycle(buffers: Buffers, begin: int, end: int, effort: Effort = FAST) -> CyclicPacking:

@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from et_replay.events import Action, AllocationEvents, Int64Array, SegmentState
+from et_replay.events import (
+    DEFAULT_POOL,
+    Action,
+    AllocationEvents,
+    Int64Array,
+    SegmentState,
+    pool_number,
+    routed_pools,
+)
 
 ALIGNMENT = 512
 """What PyTorch aligns every block to; sizes are rounded up to it."""
@@ -69,7 +76,7 @@ def lifetimes(events: AllocationEvents, segments: Sequence[SegmentState] = ()) -
     ticks = len(events) + 1
     end = _ends(events, storage, row, ticks)
     first = int(events.steps[0]) if len(events.steps) else 0
-    private = np.concatenate([private, _in_private_pools(events)[rows]])
+    private = np.concatenate([private, routed_pools(events)[rows] != pool_number(DEFAULT_POOL)])
     kinds = np.select(
         [private != 0, end < ticks, row < first],
         [StorageClass.PRIVATE, StorageClass.PASSING, StorageClass.RESIDENT],
@@ -92,7 +99,7 @@ def _before(
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
     """List storage, size, stream, and whether in a private pool, of what the first event finds."""
     live = [
-        (block.storage, block.requested, segment.stream, segment.pool != (0, 0))
+        (block.storage, block.requested, segment.stream, segment.pool != DEFAULT_POOL)
         for segment in segments
         for block in segment.blocks
         if block.storage >= 0
@@ -114,23 +121,3 @@ def _ends(events: AllocationEvents, storage: Int64Array, row: Int64Array, ticks:
     end = np.full(len(storage), ticks, dtype=np.int64)
     end[made[paired]] = places[next_[paired]] + 1
     return end
-
-
-def _in_private_pools(events: AllocationEvents) -> npt.NDArray[np.bool_]:
-    """Tell for each event whether a request there goes to a private pool."""
-    inside = np.zeros(len(events), dtype=bool)
-    open_pools: dict[int, int] = {}
-    begin = 0
-    marks = np.flatnonzero(np.isin(events.action, (Action.POOL_BEGIN, Action.POOL_END)))
-    for mark in [*marks.tolist(), len(events)]:
-        for stream in open_pools.values():
-            taken = slice(begin, mark)
-            inside[taken] |= (stream < 0) | (events.stream[taken] == stream)
-        begin = mark
-        if mark == len(events):
-            break
-        if events.action[mark] == Action.POOL_BEGIN:
-            open_pools[int(events.storage[mark])] = int(events.stream[mark])
-        else:
-            open_pools.pop(int(events.storage[mark]), None)
-    return inside

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -74,6 +76,16 @@ def fault_of_run(run: RunPlan) -> str:
     return find_fault(buffers, columns.offset[chosen], columns.arena)
 
 
+def number_streams(plan: RunPlan) -> RunPlan:
+    """Call the streams of a plan as an allocator calls those of a process.
+
+    The default stream is 0, the others are 1, 2, ... in the order of their first requests.
+    """
+    numbers = _numbers(plan.stream)
+    columns = replace(plan.columns, stream=_renamed(plan.columns.stream, numbers))
+    return replace(plan, columns=columns, stream=_renamed(plan.stream, numbers))
+
+
 def _requests(lives: Lifetimes, repetition: Repetition) -> Int64Array:
     """List the rows of the head and of the template, but for what does not repeat."""
     itself = repetition.twin == np.arange(len(lives))
@@ -119,3 +131,15 @@ def _instances(
     by_twin = later[np.argsort(repetition.twin[later], kind="stable")]
     first = np.searchsorted(repetition.twin[by_twin], rows)
     return np.where(turn > 0, by_twin.take(first + turn, mode="clip"), rows)
+
+
+def _numbers(requests: Int64Array) -> dict[int, int]:
+    names = dict.fromkeys([0, *requests.tolist()])
+    return {name: number for number, name in enumerate(names)}
+
+
+def _renamed(streams: Int64Array, numbers: dict[int, int]) -> Int64Array:
+    """Name streams by their numbers; one that has none comes behind all others."""
+    names, place = np.unique(streams, return_inverse=True)
+    values = [numbers.setdefault(name, len(numbers)) for name in names.tolist()]
+    return np.array(values, dtype=np.int64)[place.reshape(-1)]

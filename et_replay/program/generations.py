@@ -50,7 +50,7 @@ from et_replay.execution_trace import (
     tensors,
 )
 from et_replay.program.nesting import Nesting
-from et_replay.program.overwrites import Overwrites, unknown_overwrites
+from et_replay.program.overwrites import Overwrites
 from et_replay.program.program import Storage, StorageKind, Tensor
 
 
@@ -70,8 +70,8 @@ class Generations:
 
 def trace_generations(
     nesting: Nesting,
-    known_before: Callable[[int], bool] = lambda storage_id: False,
-    overwrites: Overwrites = unknown_overwrites,
+    known_before: Callable[[int], bool],
+    overwrites: Overwrites,
 ) -> Generations:
     """Follow every storage id through the window.
 

@@ -14,11 +14,6 @@ Overwrites = Callable[[int, Node], "frozenset[int] | None"]
 """Tells which of its flat inputs the call at a place of a window overwrites; None if unknown."""
 
 
-def unknown_overwrites(i: int, node: Node) -> frozenset[int] | None:
-    """Know of no call what it overwrites."""
-    return None
-
-
 def find_overwrites(trace: ExecutionTrace, window: Window) -> Overwrites:
     """Make the test for the calls of `window`.
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from et_replay.errors import TraceError
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import open_trace
 from et_replay.parallel import in_parallel
@@ -127,15 +126,6 @@ def _infer_and_match(
     for rank in sorted(found):
         matcher.add(digest(*found[rank]))
     return replace(matcher.result(files, lambda rank: found[rank]), inferred=inferred)
-
-
-def check(files: Mapping[int, Path], *, jobs: int | None = None, backend: str = "loky") -> Matching:
-    """Compare the calls of all ranks; raises TraceError where they do not fit together."""
-    found = match(files, jobs=jobs, backend=backend)
-    problem = found.problem
-    if problem:
-        raise TraceError(problem)
-    return found
 
 
 def read_digest(rank: int, path: Path, world_size: int, strict: bool = False) -> RankDigest:

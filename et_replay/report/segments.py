@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from et_replay.events import SegmentState
+from et_replay.events import DEFAULT_POOL, SegmentState
 from et_replay.report.table import table
 from et_replay.units import format_bytes
 
@@ -42,7 +42,7 @@ def _kind(segment: SegmentState) -> str:
     words = ["small" if segment.small else "large"]
     if segment.stream:
         words.append(f"stream {segment.stream}")
-    if segment.pool != (0, 0):
+    if segment.pool != DEFAULT_POOL:
         words.append(f"pool {segment.pool[0]}.{segment.pool[1]}")
     return " ".join(words)
 

@@ -6,14 +6,13 @@ import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
 
-from et_replay.events import SegmentState, TraceEntry
+from et_replay.events import DEFAULT_POOL, SegmentState, TraceEntry
 from et_replay.formats.allocator_settings import settings_as_fields
 from et_replay.formats.segment_fields import segment_fields
 from et_replay.origins import Origin
 
 # newer pickles are beyond the viewer, which has an unpickler of its own
 _PROTOCOL = 4
-_DEFAULT_POOL = (0, 0)
 
 
 def snapshot_pickle(
@@ -69,6 +68,6 @@ def _entry(time: int, entry: TraceEntry, frames: list[dict[str, object]]) -> dic
         "time_us": time,
         "compile_context": "N/A",
         "user_metadata": "",
-        "pool_id": entry.pool or _DEFAULT_POOL,
+        "pool_id": entry.pool or DEFAULT_POOL,
         "frames": frames,
     }

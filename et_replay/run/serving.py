@@ -18,11 +18,13 @@ import torch
 
 from et_replay import pluggable
 from et_replay.allocator_figures import MemoryStatistics
+from et_replay.captured_files import PLAN, captured_file
 from et_replay.errors import EtReplayError
 from et_replay.planning import read_plan, run_plan
+from et_replay.planning.plan_folder import plan_in
 from et_replay.run.compatibility import answer_for_torch
 from et_replay.run.messages import Message, send
-from et_replay.run.settings import RunSettings, plan_file
+from et_replay.run.settings import RunSettings
 from et_replay.script.iterations import watch_iterations
 from et_replay.script.rank import rank_of_process
 from et_replay.simulation import TORCH
@@ -57,7 +59,8 @@ class _Serving:
             torch.cuda._lazy_call(lambda: self.do_or_end(self._follow))  # type: ignore[no-untyped-call]
 
     def _follow(self) -> None:
-        path = plan_file(self.settings.plan or "", rank_of_process())
+        name = captured_file(Path(), rank_of_process(), PLAN).name
+        path = plan_in(self.settings.plan or "", name)
         pluggable.follow(run_plan(read_plan(path)), _device_index())
 
     def do_or_end(self, work: Callable[[], None]) -> None:

@@ -103,14 +103,13 @@ def test_after_a_disturbance_all_is_served_as_planned_again(
         for step in steps_of(other, iteration)
     ]
     steps = sorted(steps + disturbed(row, kind, when, length, size), key=lambda s: s[:2])
-    events = columns(step.event for step in steps)
     simulator = planned(rows, PERIOD)
     calm = sum(step.tick < 3 * PERIOD for step in steps)
-    addresses = [*simulator.addresses_of(events, 0, calm)]
+    addresses = [*simulator.addresses_of(columns(step.event for step in steps[:calm]))]
     before = figures_of(simulator)
-    addresses += [*simulator.addresses_of(events, calm)]
+    addresses += [*simulator.addresses_of(columns(step.event for step in steps[calm:]))]
     after = figures_of(simulator)
-    validate(events, addresses)
+    validate(columns(step.event for step in steps), addresses)
     for name in ("reused", "displaced", "fallback"):
         assert getattr(after, name) == getattr(before, name), "not all is served as planned again"
     if kind == "none":

@@ -23,7 +23,7 @@ from conftest import DATA
 from planner_oracle import blocks_of, find_fault, unroll
 from planning_baselines import arena_of, first_fit_by_size, first_fit_by_start
 from planning_cases import Case, all_cases
-from planning_instances import random_cycle
+from planning_instances import offset_of, random_cycle
 
 from et_replay.planning import Buffers, Effort, plan_buffers, plan_cycle
 
@@ -175,7 +175,7 @@ def report_cycles(count: int, level: str) -> bool:
         window = (cycle.begin, cycle.end)
         packing = plan_cycle(Buffers(*cycle.buffers), *window, Effort(level))
         births = unroll(*cycle.buffers, window)
-        offsets = [packing.offset_of(birth.buffer, birth.iteration) for birth in births]
+        offsets = [offset_of(packing, birth.buffer, birth.iteration) for birth in births]
         fault = find_fault([birth.block for birth in births], offsets, packing.arena_bytes)
         faults += [f"seed {seed}: {fault}"] if fault else []
         ratios.append(ratio_of(packing.arena_bytes, packing.lower_bound_bytes))

@@ -10,7 +10,7 @@ import pytest
 from made_histories import history
 
 from et_replay.events import Action
-from et_replay.formats import open_history
+from et_replay.formats import open_recording
 from et_replay.memory_map import MemoryMap, map_memory
 from et_replay.origins import MemoryClass, Origin
 from et_replay.report.page import page
@@ -22,7 +22,7 @@ Open = Callable[[str], Any]
 
 @pytest.fixture(scope="module")
 def maps() -> list[MemoryMap]:
-    made = open_history(SAMPLE)
+    made = open_recording(SAMPLE)
     names = ("native", "expandable")
     return [map_memory(made, name, 1500 * MIB, torch_version="2.11") for name in names]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from et_replay.commands import main
-from et_replay.formats import open_history
+from et_replay.formats import open_recording
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
 CONVNET, MOE = (str(TRACES / f"{name}_cuda.json.gz") for name in ("convnet", "moe"))
@@ -181,7 +181,7 @@ def test_a_simulated_run_is_written_as_a_snapshot_that_gives_the_same_events(
     file = tmp_path / "simulated.pickle"
     words = ["--trace", CONVNET, "--allocator", "native", "--snapshot", str(file)]
     assert main(["compare", *words]) == 0
-    again = open_history(file)
+    again = open_recording(file)
     assert len(again.events) == 742
     assert [path.name for path in tmp_path.iterdir()] == ["simulated.pickle"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from et_replay.commands import main
-from et_replay.formats import open_history
+from et_replay.formats import open_recording
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
 OOM = str(TRACES / "transformer_oom.pickle.gz")
@@ -83,7 +83,7 @@ def test_the_name_tells_the_form(tmp_path: Path, name: str, begins: bytes) -> No
 def test_a_snapshot_that_was_written_is_read_again(tmp_path: Path) -> None:
     output = tmp_path / "a.pickle"
     assert main(["timeline", "--trace", OOM, "--output", str(output)]) == 0
-    assert len(open_history(output).events) == len(open_history(OOM).events)
+    assert len(open_recording(output).events) == len(open_recording(OOM).events)
 
 
 def test_without_a_name_the_page_is_named_after_the_input(
@@ -146,3 +146,22 @@ def test_verbose_draws_the_segments(capsys: pytest.CaptureFixture[str]) -> None:
     assert "█ used, ▒ in part, · free" in out
     assert main(["--trace", OOM]) == 3
     assert "█ used" not in capsys.readouterr().out
+
+
+def test_what_torch_refuses_leaves_no_map(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    streams = {
+        "streams": [0],
+        "allocations": [[20971520, 0, 1], [512, 0, 1]],
+        "events": [[0, "begin"], [1, "a", 0], [2, "f", 0], [3, "cache"], [4, "a", 1], [5, "end"]],
+    }
+    (tmp_path / "cap.json").write_text(json.dumps(streams))
+    words = ["timeline", "--trace", str(tmp_path / "cap.json"), "--allocator", "native"]
+    output = tmp_path / "c.html"
+    assert main([*words, "--torch-version", "2.7", "--output", str(output)]) == 1
+    assert capsys.readouterr().err == (
+        "warning: native is left out: The cache cannot be emptied within a capture.\n"
+        "et_replay: error: The cache cannot be emptied within a capture.\n"
+    )
+    assert not output.exists()

@@ -9,7 +9,7 @@ from snapshot_builder import block, entry, pickled, segment, snapshot
 
 from et_replay.events import Action
 from et_replay.explain.explanation import Failures
-from et_replay.formats import open_history
+from et_replay.formats import open_recording
 
 MIB = 2**20
 ALLOC, FREE, OOM = Action.ALLOC, Action.FREE, Action.OUT_OF_MEMORY
@@ -70,7 +70,7 @@ def test_a_snapshot_taken_at_an_oom_reproduces_it(tmp_path: Path) -> None:
             )
         )
     )
-    made = open_history(file)
+    made = open_recording(file)
     assert made.device_memory == 100 * MIB
     explanation = explained(made, 100 * MIB)
     assert explanation.failures == Failures(reproduced=(1,))

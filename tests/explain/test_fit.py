@@ -15,7 +15,7 @@ from et_replay.errors import OutOfMemoryError
 from et_replay.events import Action, BlockState, MemoryHistory, SegmentState
 from et_replay.explain import Case, Fit, explain, find_fit, find_way_out
 from et_replay.explain.fit import with_failures_served
-from et_replay.formats import open_history, open_trace
+from et_replay.formats import open_recording, open_trace
 from et_replay.planning import plan_history
 from et_replay.program import build_program, history_of
 from et_replay.serving import run_before, simulator_for
@@ -127,7 +127,7 @@ def test_a_start_with_free_memory_in_it_is_fitted() -> None:
 
 
 def test_a_recording_from_the_middle_of_a_job_is_fitted(shared_data: Path) -> None:
-    made = open_history(shared_data / "snapshots/bcrafton_midlife.pickle")
+    made = open_recording(shared_data / "snapshots/bcrafton_midlife.pickle")
     fit = find_fit(made, "native")
     assert fit.device_memory >= fit.least >= fit.peak_allocated > 0
     assert served(made, "native", fit.device_memory) is not None
@@ -274,7 +274,7 @@ JOBS = {
 
 @pytest.mark.parametrize("name", JOBS)
 def test_a_recorded_job_needs_the_peak_reserved_that_it_had(shared_data: Path, name: str) -> None:
-    made = open_history(shared_data / f"workloads/{name}_snapshot.pickle.gz")
+    made = open_recording(shared_data / f"workloads/{name}_snapshot.pickle.gz")
     fit = find_fit(made, "native", torch_version="2.11")
     assert fit.device_memory == JOBS[name][0]
     assert explain(made, "native", fit.device_memory, torch_version="2.11") is None

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from et_replay.explain import Case, Explanation, explain, find_way_out
-from et_replay.formats import open_history
+from et_replay.formats import open_recording
 from et_replay.origins import MemoryClass
 
 MIB = 2**20
 TRACES = Path(__file__).resolve().parents[2] / "traces"
-HISTORY = open_history(TRACES / "transformer_oom.pickle.gz")
+HISTORY = open_recording(TRACES / "transformer_oom.pickle.gz")
 TRUTH = json.loads((TRACES / "transformer_oom.truth.json").read_text())
 
 

@@ -12,7 +12,7 @@ from trace_builder import LATEST, NodeSpec, trace
 
 from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
-from et_replay.formats import open_history, open_trace
+from et_replay.formats import open_plannable, open_trace
 
 Reader = Callable[..., ExecutionTrace]
 
@@ -50,6 +50,6 @@ def read_history(tmp_path: Path) -> Callable[..., MemoryHistory]:
             content = pickle.dumps(content, 4)
         path = tmp_path / "history"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return open_history(path, device=device)
+        return open_plannable(path, device=device)
 
     return read

@@ -10,7 +10,7 @@ import pytest
 from history_rows import rows
 
 from et_replay.errors import TraceError
-from et_replay.formats import BufferTable, Kind, open_buffers, open_history, open_recording, sniff
+from et_replay.formats import BufferTable, Kind, open_plannable, open_recording, sniff
 
 TABLE = """\
 id,lower,upper,size
@@ -23,7 +23,9 @@ b3,0,9,4
 def read(tmp_path: Path, text: str) -> BufferTable:
     file = tmp_path / "buffers.csv"
     file.write_text(text)
-    return open_buffers(file)
+    table = open_plannable(file)
+    assert isinstance(table, BufferTable)
+    return table
 
 
 def columns(table: BufferTable) -> list[tuple[int, ...]]:
@@ -55,7 +57,7 @@ def test_a_packed_table_is_recognised(tmp_path: Path) -> None:
     file.write_bytes(lzma.compress(TABLE.encode()))
 
     assert sniff(file) is Kind.BUFFER_TABLE
-    assert len(open_buffers(file).buffers) == 3
+    assert len(open_plannable(file).buffers) == 3
 
 
 def test_what_is_no_buffer_is_left_out_and_named(tmp_path: Path) -> None:
@@ -83,16 +85,11 @@ def test_a_table_without_rows_has_no_buffers(tmp_path: Path) -> None:
     assert len(read(tmp_path, "id,lower,upper,size\n").buffers) == 0
 
 
-def test_another_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="needed is a CSV of buffers"):
-        read(tmp_path, '{"nodes": []}')
-
-
 def test_as_events_ends_come_before_beginnings(tmp_path: Path) -> None:
     file = tmp_path / "buffers.csv"
     file.write_text(TABLE + "b4,5,5,4\nb5,1,2,0\n")
 
-    history = open_history(file)
+    history = open_recording(file)
 
     assert history.kind == "table of buffers"
     assert rows(history) == [
@@ -126,7 +123,7 @@ def test_a_row_that_is_no_buffer_is_left_out_or_strictly_refused(
     assert table.names == ("b1",)
     assert table.notes == (f"Rows that are no buffer were left out: 1, first line 3: {fault}.",)
     with pytest.raises(TraceError, match=re.escape(f"is damaged: In line 3: {fault}.")):
-        open_buffers(tmp_path / "buffers.csv", strict=True)
+        open_plannable(tmp_path / "buffers.csv", strict=True)
 
 
 def test_buffers_of_one_id_are_kept_and_named(tmp_path: Path) -> None:
@@ -137,7 +134,7 @@ def test_buffers_of_one_id_are_kept_and_named(tmp_path: Path) -> None:
         "Rows with the id of another one: 1. The id 'b1' stands in line 2 and again in line 5.",
     )
     with pytest.raises(TraceError, match="again in line 5"):
-        open_buffers(tmp_path / "buffers.csv", strict=True)
+        open_plannable(tmp_path / "buffers.csv", strict=True)
 
 
 def test_empty_cells_behind_the_last_column_are_nothing(tmp_path: Path) -> None:
@@ -181,6 +178,6 @@ def test_a_packed_table_that_breaks_off_is_strictly_refused(tmp_path: Path) -> N
     file = tmp_path / "buffers.csv.xz"
     file.write_bytes(lzma.compress(TABLE.encode() * 999)[:-40])
 
-    for read_file in (open_buffers, open_recording):
+    for read_file in (open_plannable, open_recording):
         with pytest.raises(TraceError, match="is damaged: The xz stream breaks off"):
             read_file(file, strict=True)

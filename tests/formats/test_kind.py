@@ -16,7 +16,7 @@ from trace_builder import T, operator, trace
 from et_replay.errors import TraceError
 from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
-from et_replay.formats import Kind, open_history, open_recording, sniff
+from et_replay.formats import Kind, open_recording, sniff
 
 NODES = [operator(5 + n, "aten::add", 2, [T(3, 4, 0, 6, 4)], [T(5, 6, 0, 6, 4)]) for n in range(3)]
 TRACE = json.dumps(trace(*NODES)).encode()
@@ -71,21 +71,16 @@ def test_trace_that_breaks_off_is_still_an_execution_trace(write):
     assert isinstance(open_recording(path), ExecutionTrace)
 
 
-def test_execution_trace_is_no_history_and_that_is_said(write):
-    with pytest.raises(TraceError, match=r"is an execution trace; needed is a memory history"):
-        open_history(write(TRACE))
-
-
 @pytest.mark.parametrize(
     ("content", "what"),
     [
         (b"", "is empty"),
-        (b"PK\x03\x04", "is a zip archive, such as a torch.save file; needed is a memory history"),
+        (b"PK\x03\x04", "is a zip archive, such as a torch.save file; needed is the JSON file"),
         (b"\x80\x01]", "is a Python pickle"),
-        (b"{}", "needed is a memory history, such as the pickle"),
-        (b"[]", "needed is a memory history"),
-        (b"\xff\xfe\x00\x00", "needed is a memory history"),
-        (b"words of no meaning", "needed is a memory history"),
+        (b"{}", "or a memory history, such as the pickle"),
+        (b"[]", ", or a memory history"),
+        (b"\xff\xfe\x00\x00", ", or a memory history"),
+        (b"words of no meaning", ", or a memory history"),
     ],
 )
 def test_what_is_neither_is_named(write, content, what):
@@ -93,8 +88,6 @@ def test_what_is_neither_is_named(write, content, what):
 
     assert sniff(path) is None
     with pytest.raises(TraceError, match=what):
-        open_history(path)
-    with pytest.raises(TraceError, match=r"is empty|, or a memory history"):
         open_recording(path)
 
 
@@ -117,7 +110,7 @@ def test_mutated_file_is_read_or_is_a_sentence(write, kind):
 
 
 def test_missing_file_is_a_sentence(tmp_path):
-    for read in (open_history, open_recording, sniff):
+    for read in (open_recording, sniff):
         with pytest.raises(TraceError, match="No such file"):
             read(tmp_path / "absent")
 

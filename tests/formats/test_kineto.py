@@ -159,7 +159,7 @@ def test_malformed_memory_event_does_no_harm(read_history, args):
 
 def test_what_the_profiler_of_the_installed_torch_writes_is_read(tmp_path):
     torch = pytest.importorskip("torch")
-    from et_replay.formats import open_history
+    from et_replay.formats import open_recording
 
     path = tmp_path / "trace.json"
     with torch.profiler.profile(
@@ -169,4 +169,7 @@ def test_what_the_profiler_of_the_installed_torch_writes_is_read(tmp_path):
         del kept
     profiler.export_chrome_trace(str(path))
 
-    assert [row[:3] for row in rows(open_history(path))] == [("ALLOC", 0, 4000), ("FREE", 0, 4000)]
+    assert [row[:3] for row in rows(open_recording(path))] == [
+        ("ALLOC", 0, 4000),
+        ("FREE", 0, 4000),
+    ]

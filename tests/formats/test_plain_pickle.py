@@ -13,7 +13,7 @@ import pytest
 from snapshot_builder import MIB, block, entry, freed, segment, snapshot
 
 from et_replay.errors import TraceError
-from et_replay.formats import open_history
+from et_replay.formats import open_recording
 from et_replay.formats.harmless_pickle import load_if_harmless
 from et_replay.formats.plain_pickle import load_carefully, load_plain
 
@@ -161,8 +161,8 @@ def test_reading_a_hostile_pickle_stays_small(tmp_path):
     limited = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))\n"
         "from et_replay.errors import TraceError\n"
-        "from et_replay.formats import open_history\n"
-        "try: open_history(sys.argv[1])\n"
+        "from et_replay.formats import open_recording\n"
+        "try: open_recording(sys.argv[1])\n"
         "except TraceError as error: print(error)\n"
     )
 
@@ -178,4 +178,4 @@ def test_pickle_of_real_snapshots_is_read_by_both_unpicklers(shared_data):
         harmless, content = load_if_harmless(path.read_bytes())
         assert harmless
         assert content == pickle.loads(path.read_bytes())
-        assert open_history(path).source == str(path)
+        assert open_recording(path).source == str(path)

@@ -15,7 +15,7 @@ from snapshot_builder import MIB, block, entry, freed, pickled, segment, snapsho
 
 from et_replay.errors import TraceError
 from et_replay.events import SegmentState
-from et_replay.formats import open_history
+from et_replay.formats import open_recording
 
 A, B = 64 * MIB, 128 * MIB
 NO_HISTORY = (
@@ -68,7 +68,7 @@ def test_content_decides_how_a_snapshot_is_unpacked(read_history, monkeypatch, p
 
     assert rows(read_history(packed)) == expected
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=BytesIO(packed)))
-    assert rows(open_history("-")) == expected
+    assert rows(open_recording("-")) == expected
 
 
 def test_free_that_waits_for_a_stream_is_requested_and_completed(read_history):
@@ -277,7 +277,7 @@ REAL = {
 
 @pytest.mark.parametrize("name", REAL)
 def test_real_snapshot_gives_its_events_and_its_start(shared_data, name):
-    history = open_history(shared_data / name)
+    history = open_recording(shared_data / name)
     live = sum(segment_block.storage >= 0 for segment_block in _blocks(history.segments))
 
     assert REAL[name] == (

@@ -10,7 +10,7 @@ from history_rows import blocks, rows
 from recorded_histories import recordings
 from snapshot_builder import MIB, block, entry, freed, segment, snapshot
 
-from et_replay.formats import open_history
+from et_replay.formats import open_recording
 from et_replay.formats.allocator_settings import settings_from_text
 from et_replay.formats.start_state import rebuild_start
 
@@ -245,7 +245,7 @@ def test_best_fit_in_the_rebuilt_start_gives_every_recorded_address(shared_data)
 
 
 def test_history_in_the_middle_of_a_training_run_frees_what_was_there_before(shared_data):
-    history = open_history(shared_data / "snapshots/bcrafton_midlife.pickle")
+    history = open_recording(shared_data / "snapshots/bcrafton_midlife.pickle")
 
     freed_since = {row[1] for row in rows(history) if row[0] == "FREE"}
     assert sum(storage in freed_since for _, _, storage in blocks(history)) == 222

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planner_oracle import Span, blocks_of, find_fault, peak_load, smallest_arena, unroll
-from planning_instances import Cycle, instance_of, random_cycle
+from planning_instances import Cycle, instance_of, offset_of, random_cycle
 from training_lifetimes import Job, training_job
 
 from et_replay.errors import PlanError
@@ -31,7 +31,7 @@ def plan(
     packing = plan_cycle(Buffers(start, end, size, alignment), *window, Effort("best", timeout))
     births = unroll(start, end, size, window, ITERATIONS, alignment)
     blocks = [birth.block for birth in births]
-    offsets = [packing.offset_of(birth.buffer, birth.iteration) for birth in births]
+    offsets = [offset_of(packing, birth.buffer, birth.iteration) for birth in births]
     assert find_fault(blocks, offsets, packing.arena_bytes) == ""
     assert packing.lower_bound_bytes <= packing.arena_bytes
     assert packing.lower_bound_bytes == peak_load(blocks)
@@ -56,7 +56,7 @@ def test_a_window_that_nothing_crosses_is_planned_like_one_iteration() -> None:
 def test_what_lives_longer_than_a_period_takes_turns() -> None:
     packing = plan([0], [25], [6], (0, 10))
     assert packing.arena_bytes == 18
-    assert len({packing.offset_of(0, iteration) for iteration in range(3)}) == 3
+    assert len({offset_of(packing, 0, iteration) for iteration in range(3)}) == 3
 
 
 def test_what_lives_for_exactly_a_period_needs_one_place() -> None:

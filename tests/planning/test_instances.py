@@ -13,7 +13,7 @@ from planning_instances import files_of, instance_of_events, read_instance
 from training_lifetimes import Job, training_job
 
 from et_replay.events import MemoryHistory
-from et_replay.formats import open_history, open_trace
+from et_replay.formats import open_recording, open_trace
 from et_replay.planning import Packing
 from et_replay.program import Mode, allocation_events, build_program, select_window
 
@@ -47,7 +47,7 @@ def test_hard_small_instances_fit_their_capacity(pack: Pack, shared_data: Path, 
 
 @pytest.mark.parametrize("name", ["resnet", "gpt2", "moe"])
 def test_snapshots_of_jobs_reach_the_bound(pack: Pack, shared_data: Path, name: str) -> None:
-    history = open_history(shared_data / f"workloads/{name}_snapshot.pickle.gz")
+    history = open_recording(shared_data / f"workloads/{name}_snapshot.pickle.gz")
     assert isinstance(history, MemoryHistory)
     packing = pack(*instance_of_events(history.events))
     assert packing.arena_bytes == packing.lower_bound_bytes

@@ -9,10 +9,9 @@ import pytest
 from made_rank_files import write_job
 from made_ranks import SPOILS, MadeCall, change, job
 
-from et_replay.errors import TraceError
 from et_replay.ranks.files import rank_files
 from et_replay.ranks.groups import group_text
-from et_replay.ranks.matching import Matching, check, match
+from et_replay.ranks.matching import Matching, match
 
 
 def matching_of(folder: Path | str) -> Matching:
@@ -232,13 +231,13 @@ def test_several_processes_find_what_one_finds(tmp_path: Path) -> None:
     assert told == [(k, 8) for k in range(1, 9)]
 
 
-def test_check_raises_what_does_not_fit(tmp_path: Path) -> None:
+def test_another_root_is_a_problem_and_a_sound_job_has_none(tmp_path: Path) -> None:
     ranks = job(data=2, tensor=1, pipeline=1)
-    assert check(rank_files(str(write_job(tmp_path / "sound", ranks)))).world_size == 2
+    sound = matching_of(write_job(tmp_path / "sound", ranks))
+    assert (sound.problem, sound.world_size) == ("", 2)
     SPOILS["another root"].apply(ranks[1])
-    files = rank_files(str(write_job(tmp_path / "spoilt", ranks)))
-    with pytest.raises(TraceError, match="broadcast of 16 long int with root 1"):
-        check(files)
+    spoilt = matching_of(write_job(tmp_path / "spoilt", ranks))
+    assert "broadcast of 16 long int with root 1" in spoilt.problem
 
 
 def test_a_file_that_says_to_be_of_another_rank_is_told(tmp_path: Path) -> None:

@@ -52,10 +52,8 @@ FAILED = dataclasses.replace(
     ),
 )
 SIMULATED = Comparison(
-    input="step.json",
     allocator="torch",
     torch_version="2.11",
-    events=7,
     statistics=MemoryStatistics(
         **dict.fromkeys((each.name for each in dataclasses.fields(MemoryStatistics)), 0)
         | {"peak_allocated_bytes": 7 * GIB // 2, "peak_reserved_bytes": 5 * GIB}

@@ -10,7 +10,7 @@ import pytest
 from history_rows import rows
 
 from et_replay.events import BlockState, SegmentState, TraceEntry
-from et_replay.formats import open_history
+from et_replay.formats import open_recording
 from et_replay.formats.allocator_settings import settings_as_fields, settings_from_fields
 from et_replay.formats.snapshot_document import SnapshotDocument
 from et_replay.formats.source import read_source
@@ -53,7 +53,7 @@ def test_reading_back_gives_the_events_and_the_setting(tmp_path):
     path = tmp_path / "snapshot.pickle"
 
     path.write_bytes(snapshot_pickle(SEGMENTS, ENTRIES, "max_split_size_mb:64"))
-    history = open_history(path)
+    history = open_recording(path)
 
     assert history.settings == "max_split_size_mb:64"
     assert history.segments == ()
@@ -134,7 +134,7 @@ def test_real_history_survives_writing_and_reading(shared_data, tmp_path, name):
     document, path = SnapshotDocument.read(read_source(source)), tmp_path / "snapshot.pickle"
 
     path.write_bytes(snapshot_pickle(document.segments(0), document.entries(0)))
-    one, two = open_history(source), open_history(path)
+    one, two = open_recording(source), open_recording(path)
 
     assert rows(one) == rows(two)
     assert one.device_addresses == two.device_addresses
@@ -146,5 +146,5 @@ def test_rebuilt_start_survives_writing_and_reading(shared_data, tmp_path):
 
     path.write_bytes(snapshot_pickle(document.segments(0), document.entries(0)))
 
-    assert open_history(path).segments == open_history(source).segments
-    assert rows(open_history(path)) == rows(open_history(source))
+    assert open_recording(path).segments == open_recording(source).segments
+    assert rows(open_recording(path)) == rows(open_recording(source))

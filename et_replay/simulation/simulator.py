@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypedDict
 
 import numpy as np
-import numpy.typing as npt
 
 from et_replay import _core
-from et_replay.allocator_figures import (
-    IterationFigures,
-    MemoryStatistics,
-    PlanFigures,
-    Served,
-)
-from et_replay.errors import OutOfMemoryError, UndefinedBehaviorError, UsageError
+from et_replay.allocator_figures import IterationFigures, MemoryStatistics, PlanFigures
+from et_replay.errors import OutOfMemoryError, UsageError
 from et_replay.events import (
     AllocationEvents,
-    BlockState,
     Int64Array,
     PlanColumns,
     RunPlan,
@@ -26,54 +18,18 @@ from et_replay.events import (
     Timeline,
     TraceEntry,
 )
-from et_replay.units import format_bytes
-
-ALLOCATORS = {name: text for name, text, _ in _core.policies()}
-"""The allocators by name, with a line of help each."""
-SIMULATED_ONLY = frozenset(name for name, _, invented in _core.policies() if invented)
-"""Those that no real device can serve: they invent addresses."""
-PLANNED = "stalloc"
-"""The allocator that serves a plan."""
-TORCH = "torch"
-"""The name of PyTorch's own allocator on a real device; settings may follow, as after others."""
-OLDEST_VERSION, NEWEST_VERSION = "2.7", "2.14"
-
-__all__ = [
-    "ALLOCATORS",
-    "NEWEST_VERSION",
-    "OLDEST_VERSION",
-    "PLANNED",
-    "SIMULATED_ONLY",
-    "TORCH",
-    "IterationFigures",
-    "MemoryStatistics",
-    "PlanFigures",
-    "Served",
-    "Simulator",
-    "allocator_name",
-    "native_plan",
-    "native_requests",
-    "nearest_version",
-    "out_of_memory_of",
-    "segment_state",
-]
-
-
-def nearest_version(torch_version: str) -> str:
-    """Return the version nearest to torch's own, such as 2.6.0+cu124, that can be imitated."""
-    major, minor = map(int, torch_version.split(".")[:2])
-    oldest, newest = ((2, int(each.partition(".")[2])) for each in (OLDEST_VERSION, NEWEST_VERSION))
-    return "{}.{}".format(*min(max((major, minor), oldest), newest))
-
-
-def allocator_name(allocator: str) -> str:
-    """Return the name in "NAME:SETTINGS"."""
-    return allocator.partition(":")[0]
-
-
-def usable_bytes(device_memory: int, fraction: float | None) -> int:
-    """Return what of a device PyTorch may use."""
-    return device_memory if fraction is None else int(fraction * device_memory)
+from et_replay.simulation.allocators import NEWEST_VERSION, usable_bytes
+from et_replay.simulation.native import (
+    CORE_ERRORS,
+    ERRORS_OF_EVENTS,
+    explained,
+    native_events,
+    native_plan,
+    native_requests,
+    out_of_memory_of,
+    restore,
+    segment_state,
+)
 
 
 class Simulator:
@@ -116,7 +72,7 @@ class Simulator:
             if fraction is not None:
                 self._native.set_fraction(fraction)
             for segment in start:
-                _restore(self._native, segment)
+                restore(self._native, segment)
         except ValueError as error:
             raise UsageError(str(error)) from None
         self.reset_peaks()
@@ -141,8 +97,8 @@ class Simulator:
         """Give `storage` a block; a size of 0 takes none. Raises OutOfMemoryError."""
         try:
             self._native.allocate(storage, size, stream)
-        except _CORE_ERRORS as error:
-            raise _explained(error) from None
+        except CORE_ERRORS as error:
+            raise explained(error) from None
 
     def free(self, storage: int) -> None:
         """Free the block of `storage`, if it has one."""
@@ -159,8 +115,8 @@ class Simulator:
         """Run the events [begin, end).
 
         Raises OutOfMemoryError with the row that failed, or with `keep_going` adds it to `failures`
-        and goes on; and UndefinedBehaviorError where torch itself breaks. The rows before the
-        failing one have happened.
+        and goes on; and UndefinedBehaviorError where torch itself breaks or refuses. The rows
+        before the failing one have happened.
         """
         self.player(events, keep_going=keep_going)(begin, len(events) if end is None else end)
 
@@ -168,29 +124,21 @@ class Simulator:
         self, events: AllocationEvents, *, keep_going: bool = False
     ) -> Callable[[int, int], None]:
         """Return `run` for these events: what costs least where they are run a few at a time."""
-        native = _native_events(events)
+        native = native_events(events)
         run = self._native.run
 
         def play(begin: int, end: int) -> None:
             try:
                 run(native, begin, end, keep_going=keep_going)
-            except _CORE_ERRORS as error:
-                raise _explained(error) from None
+            except ERRORS_OF_EVENTS as error:
+                raise explained(error) from None
 
         return play
 
-    def addresses_of(
-        self,
-        events: AllocationEvents,
-        begin: int = 0,
-        end: int | None = None,
-        *,
-        keep_going: bool = False,
-    ) -> Int64Array:
-        """Run the events as `run` does, and return the address of each one's block, or 0."""
-        end = len(events) if end is None else end
-        addresses: Int64Array = np.zeros(max(0, end - begin), dtype=np.int64)
-        self._note(events, begin, end, keep_going, addresses=addresses)
+    def addresses_of(self, events: AllocationEvents, *, keep_going: bool = False) -> Int64Array:
+        """Run all events as `run` does, and return the address of each one's block, or 0."""
+        addresses: Int64Array = np.zeros(len(events), dtype=np.int64)
+        self._note(events, keep_going, addresses=addresses)
         return addresses
 
     def timeline_of(self, events: AllocationEvents) -> Timeline:
@@ -198,8 +146,6 @@ class Simulator:
         timeline = Timeline(*(np.zeros(len(events), dtype=np.int64) for _ in range(4)))
         self._note(
             events,
-            0,
-            len(events),
             True,
             addresses=timeline.addresses,
             allocated=timeline.allocated,
@@ -208,19 +154,13 @@ class Simulator:
         )
         return timeline
 
-    def _note(
-        self,
-        events: AllocationEvents,
-        begin: int,
-        end: int,
-        keep_going: bool,
-        **columns: Int64Array,
-    ) -> None:
-        """Run the events [begin, end), and write what came of each to the columns."""
+    def _note(self, events: AllocationEvents, keep_going: bool, **columns: Int64Array) -> None:
+        """Run all events, and write what came of each to the columns."""
+        native = native_events(events)
         try:
-            self._native.run(_native_events(events), begin, end, keep_going=keep_going, **columns)
-        except _CORE_ERRORS as error:
-            raise _explained(error) from None
+            self._native.run(native, 0, len(events), keep_going=keep_going, **columns)
+        except ERRORS_OF_EVENTS as error:
+            raise explained(error) from None
 
     @property
     def failures(self) -> list[OutOfMemoryError]:
@@ -290,102 +230,3 @@ class Simulator:
     def statistics(self) -> MemoryStatistics:
         """Return the counters as they stand."""
         return MemoryStatistics.of(self._native.memory_stats())
-
-
-_CORE_ERRORS = (_core.OutOfMemoryError, _core.UndefinedBehaviorError)
-
-
-def _native_events(events: AllocationEvents) -> _core.Events:
-    return _core.Events(events.action, events.storage, events.size, events.stream)
-
-
-def native_plan(plan: PlanColumns) -> _core.Plan:
-    """Return the plan as an allocator takes it."""
-    columns = (plan.storage, plan.offset, plan.size, plan.start, plan.end, plan.stream)
-    return _core.Plan(plan.arena, plan.period, *map(np.ascontiguousarray, columns))
-
-
-class _Requests(TypedDict):
-    storage: Int64Array
-    size: Int64Array
-    stream: Int64Array
-    varies: npt.NDArray[np.bool_]
-    begins: list[int]
-    marked: bool
-
-
-def native_requests(plan: RunPlan) -> _Requests:
-    """Return the list of requests as an allocator takes it."""
-    storage, size, stream = map(np.ascontiguousarray, (plan.storage, plan.size, plan.stream))
-    varies = np.ascontiguousarray(plan.varies, dtype=np.bool_)
-    begins = [int(row) for row in plan.begins]
-    return _Requests(
-        storage=storage,
-        size=size,
-        stream=stream,
-        varies=varies,
-        begins=begins,
-        marked=bool(plan.marked),
-    )
-
-
-def _restore(native: _core.Simulation, segment: SegmentState) -> None:
-    """Start from `segment` as it is."""
-    address = segment.address
-    for block in segment.blocks:
-        if block.address != address:
-            raise ValueError(f"The segment at {segment.address:#x} has a gap at {address:#x}.")
-        address += block.size
-    native.restore(
-        segment.address,
-        segment.stream,
-        segment.small,
-        segment.expandable,
-        segment.pool,
-        [(b.size, b.requested, b.storage, b.active_only) for b in segment.blocks],
-    )
-
-
-def segment_state(segment: _core.Segment) -> SegmentState:
-    """Name the parts of what a native allocator tells of a segment."""
-    address, stream, small, expandable, pool, blocks = segment
-    states = []
-    end = address
-    for size, requested, storage, active_only in blocks:
-        states.append(BlockState(end, size, requested, storage, active_only))
-        end += size
-    return SegmentState(address, end - address, stream, small, expandable, pool, tuple(states))
-
-
-def _explained(
-    error: _core.OutOfMemoryError | _core.UndefinedBehaviorError,
-) -> OutOfMemoryError | UndefinedBehaviorError:
-    """Turn the native error into the user's, with a sentence."""
-    if isinstance(error, _core.OutOfMemoryError):
-        return out_of_memory_of(error.failure)
-    return UndefinedBehaviorError(str(error), event=None if error.event < 0 else error.event)
-
-
-def out_of_memory_of(failure: _core.Failure) -> OutOfMemoryError:
-    """Put a native failure into the user's words."""
-    exact = failure.segment == failure.requested
-    needs = "" if exact else f" (a segment of {format_bytes(failure.segment)})"
-    limited = failure.limit < failure.capacity
-    limit = f" limited to {format_bytes(failure.limit)}," if limited else ","
-    message = (
-        f"Out of memory: a request of {format_bytes(failure.requested)}{needs} does not fit the"
-        f" device of {format_bytes(failure.capacity)}{limit} of which"
-        f" {format_bytes(failure.allocated)} are allocated and"
-        f" {format_bytes(failure.reserved - failure.allocated)} are reserved but unallocated."
-    )
-    return OutOfMemoryError(
-        message,
-        requested=failure.requested,
-        capacity=failure.capacity,
-        allocated=failure.allocated,
-        reserved=failure.reserved,
-        largest_free=failure.largest_free,
-        segment=failure.segment,
-        limit=min(failure.limit, failure.capacity),
-        event=None if failure.event < 0 else failure.event,
-    )

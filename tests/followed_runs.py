@@ -1,4 +1,4 @@
-"""A plan and events that do not say whose they are in; what each iteration made of it out."""
+"""Runs of a script that knows nothing of its plan, simulated: what each iteration made of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from et_replay.allocator_figures import IterationFigures, MemoryStatistics, PlanFigures
 from et_replay.errors import OutOfMemoryError
-from et_replay.events import Action, AllocationEvents, Int64Array, PlanColumns, RunPlan
+from et_replay.events import Action, AllocationEvents, PlanColumns, RunPlan
+from et_replay.planning.run_plan import number_streams
 from et_replay.simulation import PLANNED, Simulator
 
 
@@ -67,30 +68,7 @@ def _no_plan() -> RunPlan:
     return RunPlan(columns, none, none, none, none.astype(np.bool_), (0,), True)
 
 
-def number_streams(plan: RunPlan) -> RunPlan:
-    """Call the streams of a plan as an allocator calls those of a process.
-
-    The default stream is 0, the others are 1, 2, ... in the order of their first requests.
-    """
-    numbers = _numbers(plan.stream)
-    columns = replace(plan.columns, stream=_renamed(plan.columns.stream, numbers))
-    return replace(plan, columns=columns, stream=_renamed(plan.stream, numbers))
-
-
 def _as_a_process_numbers(events: AllocationEvents) -> AllocationEvents:
-    numbers = _numbers(events.stream[events.action == Action.ALLOC])
-    all_streams = (events.action == Action.POOL_BEGIN) & (events.stream < 0)
-    stream = np.where(all_streams, events.stream, _renamed(events.stream, numbers))
-    return replace(events, stream=stream)
-
-
-def _numbers(requests: Int64Array) -> dict[int, int]:
-    names = dict.fromkeys([0, *requests.tolist()])
-    return {name: number for number, name in enumerate(names)}
-
-
-def _renamed(streams: Int64Array, numbers: dict[int, int]) -> Int64Array:
-    """Name streams by their numbers; one that has none comes behind all others."""
-    names, place = np.unique(streams, return_inverse=True)
-    values = [numbers.setdefault(name, len(numbers)) for name in names.tolist()]
-    return np.array(values, dtype=np.int64)[place.reshape(-1)]
+    requests = events.stream[events.action == Action.ALLOC].tolist()
+    numbers = {stream: number for number, stream in enumerate(dict.fromkeys([0, *requests]))}
+    return replace(events, stream=np.array([numbers[name] for name in events.stream.tolist()]))
