@@ -50,6 +50,8 @@ class Action(enum.IntEnum):
     """The private pool `storage` is used no more: its segments may go back to the device."""
 
 
+LARGEST_POOL = 2**31 - 1, 2**32 - 1
+"""The largest numbers in a private pool's id, so that 64 bits hold its `pool_number`."""
 _POOL_NUMBERS = 2**32
 
 

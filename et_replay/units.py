@@ -10,6 +10,7 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("B", "kB", "MB", "GB", "TB")
 _DURATIONS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 _SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
+_LARGEST = 2**63 - 1
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
@@ -62,7 +63,7 @@ def format_share(share: float) -> str:
 def parse_bytes(text: str) -> int:
     """Read `24GiB`, `24GB`, `1.5g` (binary without the B, as in `24G`) or plain bytes.
 
-    Raises UsageError when `text` is none of these.
+    Raises UsageError when `text` is none of these, or more than 64 bits hold.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
@@ -70,4 +71,8 @@ def parse_bytes(text: str) -> int:
     number, prefix, binary = match.groups()
     decimal = prefix and not binary and text.strip()[-1] in "bB"
     factor: int = (1000 if decimal else 1024) ** _POWERS[prefix.lower()]
-    return round(float(number) * factor)
+    exact = number.isdecimal() and len(number) < 20
+    value = (int(number) if exact else float(number)) * factor
+    if value > _LARGEST:
+        raise UsageError(f"Expected at most {_LARGEST} bytes, got {text[:40]!r}.")
+    return round(value)

@@ -78,6 +78,7 @@ def test_a_share_is_a_percentage() -> None:
         ("1.5g", 1_610_612_736),
         (".5KiB", 512),
         (" 2MB ", 2_000_000),
+        ("9223372036854775807", 2**63 - 1),
     ],
 )
 def test_a_size_is_read_as_iec_as_si_or_as_bytes(text: str, size: int) -> None:
@@ -87,6 +88,12 @@ def test_a_size_is_read_as_iec_as_si_or_as_bytes(text: str, size: int) -> None:
 @pytest.mark.parametrize("text", ["", "GiB", "-1", "24XB", "1e9", "24GiB/s", "nan", "1,5g"])
 def test_anything_else_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError, match="Expected a size such as 24GiB"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize("text", ["9223372036854775808", 320 * "9", 5000 * "9", "8192PiB"])
+def test_a_size_beyond_64_bits_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"Expected at most 9223372036854775807 bytes, got '\d+"):
         parse_bytes(text)
 
 

@@ -111,6 +111,8 @@ class Input:
     def _read(self) -> Recording:
         found = open_plannable(self.path, device=self.device_index, strict=self.strict)
         if isinstance(found, BufferTable):
+            if not found.names:
+                raise _nothing_in(found)
             return Recording(found)
         if isinstance(found, MemoryHistory):
             marks = () if self.run is None else self.run.marks
@@ -151,8 +153,14 @@ class Input:
 
 def _not_empty(history: MemoryHistory) -> MemoryHistory:
     if len(history.events) == 0 and not history.segments:
-        raise TraceError(f"{history.source} holds no allocation, so there is nothing to do.")
+        raise _nothing_in(history)
     return history
+
+
+def _nothing_in(content: MemoryHistory | BufferTable) -> TraceError:
+    """Say so, and what was noted about it, as that tells why."""
+    complaint = f"{content.source} holds no allocation, so there is nothing to do."
+    return TraceError(" ".join([complaint, *content.notes]))
 
 
 def add_inputs(

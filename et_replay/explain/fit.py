@@ -7,15 +7,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from et_replay.errors import OutOfMemoryError, UndefinedBehaviorError
+from et_replay.errors import OutOfMemoryError, TraceError, UndefinedBehaviorError
 from et_replay.events import Action, AllocationEvents, MemoryHistory
 from et_replay.planning import Plan
 from et_replay.serving import plan_for, run_before, simulator_for
 from et_replay.simulation import Simulator
+from et_replay.units import format_bytes
 
 STEP = 2 * 2**20
 """What CUDA gives memory in, and PyTorch's allocator asks for multiples of."""
 PLENTY = 2**50
+"""More than any device has."""
 _PROBES = 12
 
 
@@ -50,7 +52,8 @@ def find_fit(
     """Search the smallest device memory for `history`.
 
     Requests that failed when they were recorded are served, and freed at once: what the job would
-    have done with them is not known. `stalloc` serves `plan`, or one that is made here.
+    have done with them is not known. `stalloc` serves `plan`, or one that is made here. Raises
+    TraceError where that takes more memory than any device has.
     """
     history = with_failures_served(history)
     plan = plan_for(history, allocator, plan)
@@ -62,7 +65,11 @@ def find_fit(
         roomy = served(PLENTY)
     except UndefinedBehaviorError as error:
         return Fit(allocator, 0, 0, 0, True, 0, undefined=str(error))
-    assert roomy is not None, "A petabyte suffices."
+    if roomy is None:
+        raise TraceError(
+            f"{history.source} needs more than {format_bytes(PLENTY)} at once under {allocator},"
+            " which no device has."
+        )
     figures = roomy.statistics()
     enough = _enough(served, figures.peak_reserved_bytes)
     least, monotone = _least(served, figures.peak_requested_bytes, enough)

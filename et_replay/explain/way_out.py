@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from et_replay.errors import PlanError, TraceError
 from et_replay.events import MemoryHistory
 from et_replay.explain.fit import Fit, find_fit, serve, with_failures_served
 from et_replay.program import Mode
@@ -62,7 +63,7 @@ class Option:
 def find_way_out(
     cases: Sequence[Case], capacity: int, torch_version: str | None = None
 ) -> list[Option]:
-    """Fit every case with each of its allocators.
+    """Fit every case with each of its allocators; what no device has the memory for is left out.
 
     First come those that fit, then those that fit with retries; among each the roomiest.
     """
@@ -70,12 +71,16 @@ def find_way_out(
     for case in cases:
         served = replace(case, history=with_failures_served(case.history))
         options += [_option(served, name, capacity, torch_version) for name in case.allocators]
-    return sorted(options, key=_rank)
+    return sorted((option for option in options if option is not None), key=_rank)
 
 
-def _option(case: Case, allocator: str, capacity: int, torch_version: str | None) -> Option:
-    history, plan = case.history, plan_for(case.history, allocator)
-    fit = find_fit(history, allocator, torch_version=torch_version, plan=plan)
+def _option(case: Case, allocator: str, capacity: int, torch_version: str | None) -> Option | None:
+    history = case.history
+    try:
+        plan = plan_for(history, allocator)
+        fit = find_fit(history, allocator, torch_version=torch_version, plan=plan)
+    except (TraceError, PlanError):  # more than any device has, or than can be planned
+        return None
     served = None
     if not fit.undefined:
         served = serve(history, allocator, capacity, torch_version=torch_version, plan=plan)

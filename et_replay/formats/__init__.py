@@ -6,7 +6,8 @@ What the file holds decides how it is read, never its name.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -37,8 +38,8 @@ from et_replay.formats.source import Source, read_source
 from et_replay.formats.stalloc_log import read_stalloc_log
 from et_replay.formats.wrong_file import (
     EITHER_NEEDED,
-    TRACE_NEEDED,
     describe,
+    describe_for_trace,
 )
 
 __all__ = [
@@ -66,7 +67,7 @@ def open_trace(path: str | os.PathLike[str], *, strict: bool = False) -> Executi
     `ExecutionTrace.notes` says so; `strict` refuses it instead. Raises TraceError where no trace
     can be read, and for nothing else.
     """
-    return _open_trace(read_source(path), strict)
+    return _open_trace(read_source(path), strict, describe_for_trace)
 
 
 def open_recording(
@@ -91,7 +92,7 @@ def open_plannable(
     source = read_source(path)
     kind = recognise(source.text)
     if kind in (None, Kind.EXECUTION_TRACE):
-        return _open_trace(source, strict, EITHER_NEEDED)
+        return _open_trace(source, strict, partial(describe, needed=EITHER_NEEDED))
     if strict and source.damage:
         _refuse(source, [source.damage])
     if kind is Kind.BUFFER_TABLE:
@@ -115,10 +116,13 @@ def _open_buffers(source: Source, strict: bool) -> BufferTable:
     return table
 
 
-def _open_trace(source: Source, strict: bool, needed: str = TRACE_NEEDED) -> ExecutionTrace:
+def _open_trace(
+    source: Source, strict: bool, described: Callable[[memoryview], str]
+) -> ExecutionTrace:
+    """Read a trace; of what is none, `described` says what it is."""
     if strict and source.damage:
         _refuse(source, [source.damage])
-    document = _read_document(source, strict, needed)
+    document = _read_document(source, strict, described)
     headers = document.headers
     ids = np.array(headers.ids, np.int64)
     order = np.argsort(ids, kind="stable")
@@ -176,7 +180,9 @@ def _uncross(
     return np.delete(order, found.workers), notes.crossed(found.mended, len(found.workers))
 
 
-def _read_document(source: Source, strict: bool, needed: str) -> Document:
+def _read_document(
+    source: Source, strict: bool, described: Callable[[memoryview], str]
+) -> Document:
     if is_chakra(source.text):
         return read_chakra(source)
     try:
@@ -186,7 +192,7 @@ def _read_document(source: Source, strict: bool, needed: str) -> Document:
         if strict and document.headers.linked:
             _refuse(source, [f"{error}."])
     if document is None or not document.headers.linked:
-        raise TraceError(f"{source.name} {describe(source.text, needed)}.")
+        raise TraceError(f"{source.name} {described(source.text)}.")
     return document
 
 

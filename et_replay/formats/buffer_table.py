@@ -21,20 +21,19 @@ import numpy as np
 from et_replay.buffers import Buffers
 from et_replay.errors import TraceError
 from et_replay.events import Action, MemoryHistory
-from et_replay.formats.event_log import LARGEST, EventLog
+from et_replay.formats.event_log import LARGEST, LARGEST_BYTES, EventLog
 from et_replay.formats.source import Source
 
 KIND = "table of buffers"
 
 _NEEDED = ("id", "lower", "upper", "size")
 _OPTIONAL = {"alignment": 1, "offset": -1}
-_LARGEST_BYTES = 2**61  # beyond it the planner's sums could overflow
 _LIMITS = {
     "lower": (-LARGEST, LARGEST),
     "upper": (-LARGEST, LARGEST),
-    "size": (0, _LARGEST_BYTES),
-    "alignment": (1, _LARGEST_BYTES),
-    "offset": (0, _LARGEST_BYTES),
+    "size": (0, LARGEST_BYTES),
+    "alignment": (1, LARGEST_BYTES),
+    "offset": (0, LARGEST_BYTES),
 }
 _NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 _SEPARATORS = ";\t|"

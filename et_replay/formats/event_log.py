@@ -7,6 +7,8 @@ import numpy as np
 from et_replay.events import Action, AllocationEvents, Int64Array
 
 LARGEST = (1 << 63) - 1
+LARGEST_BYTES = 1 << 61
+"""Beyond it, sums of sizes could overflow in the planner."""
 
 
 class EventLog:
@@ -72,11 +74,6 @@ class PointerLog:
         self._before: list[tuple[Action, int, int, int, int]] = []
         self._live: dict[int, tuple[int, int, int]] = {}
         self._storages = 0
-
-    @property
-    def blocks_before(self) -> int:
-        """The number of blocks that were there before the log began, as far as their frees tell."""
-        return len(self._before)
 
     def allocate(self, address: int, size: int, stream: int) -> None:
         """Add an allocation; a null pointer is none."""

@@ -63,6 +63,6 @@ def _recognise_keys(keys: Collection[str]) -> Kind | None:
         return Kind.EXECUTION_TRACE
     if "traceEvents" in keys:
         return Kind.KINETO
-    if "segments" in keys or "device_traces" in keys:
-        return Kind.SNAPSHOT
+    if "device_traces" in keys or ("segments" in keys and "events" not in keys):
+        return Kind.SNAPSHOT  # torch calls no part of one events
     return Kind.RECORDED_STREAMS if "allocations" in keys else None

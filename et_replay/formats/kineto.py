@@ -11,7 +11,7 @@ import msgspec
 
 from et_replay.errors import TraceError
 from et_replay.events import MemoryHistory
-from et_replay.formats.event_log import LARGEST, PointerLog
+from et_replay.formats.event_log import LARGEST, LARGEST_BYTES, PointerLog
 from et_replay.formats.source import Source
 from et_replay.units import counted, format_bytes
 
@@ -97,9 +97,12 @@ def _rows(text: msgspec.Raw | bytes) -> Iterator[_Row]:
         fields = msgspec.json.decode(event.args, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError, TypeError):
         return
-    names = ("Device Type", "Device Id", "Addr", "Bytes", "Total Allocated", "Total Reserved")
-    kind, number, address, size, allocated, reserved = (
-        _integer(fields.get(name)) for name in names
+    kind, number, address = (
+        _integer(fields.get(name)) for name in ("Device Type", "Device Id", "Addr")
+    )
+    size, allocated, reserved = (
+        _integer(fields.get(name), LARGEST_BYTES)
+        for name in ("Bytes", "Total Allocated", "Total Reserved")
     )
     time, count = event.ts, _integer(fields.get("Ev Idx"))
     order = (float(time) if isinstance(time, (int, float)) else 0.0, count)
@@ -107,13 +110,13 @@ def _rows(text: msgspec.Raw | bytes) -> Iterator[_Row]:
     yield _Row(order, (kind, number), failed, address, size, allocated, reserved)
 
 
-def _integer(value: Any) -> int:
+def _integer(value: Any, most: int = LARGEST) -> int:
     """Return a number of an event; some versions write them as text."""
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):
         return 0
-    return number if abs(number) <= LARGEST else 0
+    return number if abs(number) <= most else 0
 
 
 def _choose(

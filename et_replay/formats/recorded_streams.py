@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 import msgspec
 
 from et_replay.errors import TraceError
-from et_replay.events import Action, MemoryHistory, pool_number
-from et_replay.formats.event_log import LARGEST, EventLog
+from et_replay.events import LARGEST_POOL, Action, MemoryHistory, pool_number
+from et_replay.formats.event_log import LARGEST, LARGEST_BYTES, EventLog
 from et_replay.formats.source import Source
 from et_replay.units import counted, format_bytes
 
@@ -149,8 +149,11 @@ class _Reader:
         if type(index) is not int or not 0 <= index < len(self._allocations):
             self._fail(number, "no allocation of the file")
         allocation = self._allocations[index]
-        if not (0 <= allocation.size <= LARGEST and 0 <= allocation.stream <= LARGEST):
+        if not (0 <= allocation.size <= LARGEST_BYTES and 0 <= allocation.stream <= LARGEST):
             self._fail(number, "an allocation without a size and a stream")
+        if not 0 <= (allocation.pool or 0) <= LARGEST_POOL[1]:
+            expected = f"expected 0 to {LARGEST_POOL[1]}"
+            self._fail(number, f"an allocation in the pool {allocation.pool}, {expected}")
         return index
 
     def _fail(self, number: int, what: str) -> NoReturn:

@@ -13,7 +13,7 @@ import re
 
 from et_replay.errors import TraceError
 from et_replay.events import MemoryHistory
-from et_replay.formats.event_log import LARGEST, PointerLog
+from et_replay.formats.event_log import LARGEST, LARGEST_BYTES, PointerLog
 from et_replay.formats.source import Source
 
 KIND = "RMM log"
@@ -43,7 +43,7 @@ def read_rmm_log(source: Source) -> MemoryHistory:
         thread, _, action, address, size, stream = match.groups()
         threads.add(thread)
         numbers = _pointer(address), int(size), _pointer(stream)
-        if max(numbers) > LARGEST:
+        if numbers[1] > LARGEST_BYTES or max(numbers) > LARGEST:
             unread += 1
         elif action == b"allocate":
             log.allocate(*numbers)

@@ -8,7 +8,7 @@ from et_replay.errors import TraceError
 from et_replay.events import MemoryHistory, SegmentState, TraceEntry
 from et_replay.formats.allocator_settings import AllocatorSettings, settings_from_fields
 from et_replay.formats.device_ranges import PoolFinder, find_device_memory
-from et_replay.formats.snapshot_document import BLOCK_ACTIONS, SnapshotDocument
+from et_replay.formats.snapshot_document import BLOCK_ACTIONS, REQUESTS, SnapshotDocument
 from et_replay.formats.snapshot_events import Recorded, read_events
 from et_replay.formats.snapshot_frames import FRAMELESS, Stack
 from et_replay.formats.snapshot_origins import CLASS_RULE, find_origins
@@ -19,6 +19,9 @@ from et_replay.units import counted
 
 KIND = "memory snapshot"
 
+_SHOWN = 8
+"""Actions that a note lists."""
+
 
 def read_snapshot(source: Source, device: int | None = None) -> MemoryHistory:
     """Read the history of one device: by default that with the most events."""
@@ -26,7 +29,10 @@ def read_snapshot(source: Source, device: int | None = None) -> MemoryHistory:
     device, notes = _choose(document, device)
     segments, entries = document.segments(device), document.entries(device)
     settings = _settings(document, segments, entries)
-    entries = _without_gaps(entries, notes)
+    if _is_history(document.actions(device), segments, notes):
+        entries = _without_gaps(entries, notes)
+    else:
+        entries = []
     start = rebuild_start(segments, entries, settings)
     memory = find_device_memory(start.segments, entries)
     pools = PoolFinder([*start.segments, *segments])
@@ -79,19 +85,26 @@ def _settings(
     return AllocatorSettings()
 
 
+def _is_history(actions: Sequence[str], segments: Sequence[SegmentState], notes: list[str]) -> bool:
+    """Tell whether entries of these actions are a history that can be replayed; note why not."""
+    if any(action in REQUESTS for action in actions) and (len(actions) > 1 or not segments):
+        return True
+    if len(actions) < 2 and segments:  # without enabled='all' it keeps one entry
+        why = "The snapshot has a state but no history (it was recorded without enabled='all')"
+    else:
+        others = ", ".join(sorted({ascii(action[:40]) for action in actions})[:_SHOWN])
+        why = f"The history has no allocation and no free: its entries are {others}"
+    notes.append(f"{why}: there is nothing to replay.")
+    return False
+
+
 def _without_gaps(entries: list[TraceEntry], notes: list[str]) -> list[TraceEntry]:
-    """Return the entries; none where they are no history, others where kinds were not recorded."""
+    """Return the entries, and others where kinds were not recorded."""
     counts = dict.fromkeys(BLOCK_ACTIONS, 0)
     for entry in entries:
         if entry.action in counts:
             counts[entry.action] += 1
-    if len(entries) < 2 or not any(counts.values()):  # without enabled='all' it keeps one entry
-        notes.append(
-            "The snapshot has a state but no history (it was recorded without enabled='all'):"
-            " there is nothing to replay."
-        )
-        return []
-    if not counts["alloc"]:
+    if not counts["alloc"] and any(counts.values()):
         notes.append("The history has no allocation: it shows frees only.")
     freed = counts["free_requested"], counts["free_completed"]
     if all(freed) or not any(freed):

@@ -9,16 +9,26 @@ from typing import Any, NoReturn
 import msgspec
 
 from et_replay.errors import TraceError
-from et_replay.events import BlockState, SegmentState, TraceEntry
-from et_replay.formats.event_log import LARGEST
+from et_replay.events import (
+    DEFAULT_POOL,
+    GROWTHS,
+    LARGEST_POOL,
+    RELEASES,
+    BlockState,
+    SegmentState,
+    TraceEntry,
+)
+from et_replay.formats.event_log import LARGEST, LARGEST_BYTES
 from et_replay.formats.plain_pickle import is_pickle, load_plain
 from et_replay.formats.snapshot_frames import StackTable
 from et_replay.formats.source import Source
 
 BLOCK_ACTIONS = frozenset({"alloc", "free_requested", "free_completed"})
-SEGMENT_ACTIONS = frozenset({"segment_alloc", "segment_free", "segment_map", "segment_unmap"})
+SEGMENT_ACTIONS = GROWTHS | RELEASES
 
-_ACTIONS = BLOCK_ACTIONS | SEGMENT_ACTIONS | {"oom"}
+REQUESTS = BLOCK_ACTIONS | {"oom"}
+
+_ACTIONS = REQUESTS | SEGMENT_ACTIONS
 _MADE = ("alloc", "oom")
 _INACTIVE, _PENDING = "inactive", "active_pending_free"
 
@@ -83,12 +93,18 @@ class SnapshotDocument:
 
     def entries(self, device: int) -> list[TraceEntry]:
         """Return what changed the memory of a device, in order."""
-        trace = self._traces[device] if device < len(self._traces) else []
         return [
             self._entry(entry, device, number)
-            for number, entry in enumerate(trace)
+            for number, entry in enumerate(self._trace(device))
             if entry.get("action") in _ACTIONS
         ]
+
+    def actions(self, device: int) -> list[str]:
+        """Return the actions of all entries of a device, those that `entries` leaves out too."""
+        return [entry["action"] for entry in self._trace(device)]
+
+    def _trace(self, device: int) -> list[Any]:
+        return self._traces[device] if device < len(self._traces) else []
 
     def _check(self, most: int) -> None:
         """Refuse what is no record, and lists that a pickle repeats without writing them again."""
@@ -108,7 +124,7 @@ class SnapshotDocument:
 
     def _segment(self, segment: dict[str, Any], where: str) -> SegmentState:
         address = self._integer(segment.get("address"), f"{where}.address")
-        size = self._integer(segment.get("total_size"), f"{where}.total_size")
+        size = self._size(segment.get("total_size"), f"{where}.total_size")
         position, blocks = address, []
         for number, block in enumerate(segment["blocks"]):
             blocks.append(self._block(block, position, f"{where}.blocks[{number}]"))
@@ -123,7 +139,8 @@ class SnapshotDocument:
             stream=self._integer(segment.get("stream", 0), f"{where}.stream"),
             small=segment.get("segment_type") == "small",
             expandable=segment.get("is_expandable") is True,
-            pool=self._pool(segment.get("segment_pool_id"), f"{where}.segment_pool_id") or (0, 0),
+            pool=self._pool(segment.get("segment_pool_id"), f"{where}.segment_pool_id")
+            or DEFAULT_POOL,
             blocks=tuple(blocks),
         )
 
@@ -131,14 +148,14 @@ class SnapshotDocument:
         """Read a block; torch 2.0 writes no address, as each block follows the one before."""
         self._expect(dict, block, where)
         address = self._integer(block.get("address", position), f"{where}.address")
-        size = self._integer(block.get("size"), f"{where}.size")
+        size = self._size(block.get("size"), f"{where}.size")
         if address != position or not size:
             raise TraceError(f"{self.name} is damaged: {where} is not where the one before ends.")
         state = block.get("state")
         return BlockState(
             address=address,
             size=size,
-            requested=self._integer(block.get("requested_size", size), f"{where}.requested_size"),
+            requested=self._size(block.get("requested_size", size), f"{where}.requested_size"),
             storage=-1 if state == _INACTIVE else 0,
             active_only=state == _PENDING,
             stack=-1 if state == _INACTIVE else self.stacks.add(block),
@@ -146,12 +163,20 @@ class SnapshotDocument:
 
     def _entry(self, entry: dict[str, Any], device: int, number: int) -> TraceEntry:
         action = entry["action"]
-        address = entry.get("device_free" if action == "oom" else "addr")
-        size, stream, pool = entry.get("size"), entry.get("stream", 0), entry.get("pool_id")
-        if not (type(address) is type(size) is type(stream) is int):
-            self._fail(f"numbers at device_traces[{device}][{number}]", (address, size, stream))
-        if not (0 <= address <= LARGEST and 0 <= size <= LARGEST and 0 <= stream <= LARGEST):
-            self._fail(f"sizes at device_traces[{device}][{number}]", (address, size, stream))
+        key, most = ("device_free", LARGEST_BYTES) if action == "oom" else ("addr", LARGEST)
+        address: Any = entry.get(key)
+        size: Any = entry.get("size")
+        stream, pool = entry.get("stream", 0), entry.get("pool_id")
+        if not (
+            type(address) is type(size) is type(stream) is int
+            and 0 <= address <= most
+            and 0 <= size <= LARGEST_BYTES
+            and 0 <= stream <= LARGEST
+        ):  # only now which of them, as there may be millions of entries
+            where = f"device_traces[{device}][{number}]"
+            self._integer(address, f"{where}.{key}", most)
+            self._size(size, f"{where}.size")
+            self._integer(stream, f"{where}.stream")
         if pool is not None:
             pool = self._pool(pool, f"device_traces[{device}][{number}].pool_id")
         stack = self.stacks.add(entry) if action in _MADE else -1
@@ -164,11 +189,17 @@ class SnapshotDocument:
             return None
         if not isinstance(pool, (tuple, list)) or len(pool) != 2:
             self._fail(f"a pair at {where}", pool)
-        return self._integer(pool[0], where), self._integer(pool[1], where)
+        most = LARGEST_POOL
+        return self._integer(pool[0], where, most[0]), self._integer(pool[1], where, most[1])
 
-    def _integer(self, value: Any, where: str) -> int:
-        if value.__class__ is not int or not 0 <= value <= LARGEST:
+    def _size(self, value: Any, where: str) -> int:
+        return self._integer(value, where, LARGEST_BYTES)
+
+    def _integer(self, value: Any, where: str, most: int = LARGEST) -> int:
+        if value.__class__ is not int:
             self._fail(f"a number at {where}", value)
+        if not 0 <= value <= most:
+            self._fail(f"0 to {most} at {where}", value)
         return value
 
     def _optional(self, kind: type, key: str, default: Any) -> Any:

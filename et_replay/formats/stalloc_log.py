@@ -13,7 +13,7 @@ import re
 
 from et_replay.errors import TraceError
 from et_replay.events import MemoryHistory
-from et_replay.formats.event_log import LARGEST, PointerLog
+from et_replay.formats.event_log import LARGEST, LARGEST_BYTES, PointerLog
 from et_replay.formats.source import Source
 
 KIND = "STAlloc log"
@@ -43,7 +43,7 @@ def read_stalloc_log(source: Source) -> MemoryHistory:
             continue
         size, any_line = int(match[3]), True
         address, stream = pointer(match[2]), pointer(match[4])
-        if max(size, address, stream) > LARGEST:
+        if size > LARGEST_BYTES or max(address, stream) > LARGEST:
             unread += 1
         elif match[1] == b"1":
             log.allocate(address, size, stream)

@@ -108,6 +108,7 @@ class ValueDecoders(dict[Any, Decoder]):
     def _tensor(self, dtype: str) -> Decoder:
         dimensions, devices, check = self._dimensions, self._devices, self._check
         extents, measure = self._extents, self._measure
+        integers = frozenset({int}).issuperset
         damaged = _damaged(f"Tensor({dtype})")
 
         def decode(value: Any, shape: Any, strides: Any) -> Value:
@@ -117,17 +118,20 @@ class ValueDecoders(dict[Any, Decoder]):
                 tensor_id, storage_id, offset, numel, itemsize, device = value
                 if shape is None:
                     shape, strides = (numel,), None
-                size = tuple(shape)
-                size = dimensions.get(size) or check(size)
+                if not tensor_id.__class__ is storage_id.__class__ is offset.__class__ is int:
+                    return damaged
+                if not numel.__class__ is itemsize.__class__ is int:
+                    return damaged
+                size = tuple(shape)  # looked up only if of integers, as true and 1.0 equal 1
+                known = integers(map(type, size)) and dimensions.get(size)
+                size = known or check(size)
                 if strides is not None:
                     strides = tuple(strides)
-                    strides = dimensions.get(strides) or check(strides)
+                    known = integers(map(type, strides)) and dimensions.get(strides)
+                    strides = known or check(strides)
                     if len(strides) != len(size):
                         strides = None
                 device = devices.get(device) or devices.setdefault(device, device)
-                # one sum tells at once whether all are integers
-                if (tensor_id + storage_id + offset + numel + itemsize).__class__ is not int:
-                    return damaged
                 if not (0 <= offset < _TOO_MANY and 0 <= numel < _TOO_MANY and 0 <= itemsize <= 64):
                     return damaged
                 if not (extents.get((size, strides)) or measure(size, strides)):

@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from et_replay.formats.buffer_table import describe_near_table
+from et_replay.formats.kind import Kind, recognise
 
 TRACE_NEEDED = "needed is the JSON file that PyTorch's ExecutionTraceObserver writes"
 EITHER_NEEDED = (
@@ -48,9 +49,21 @@ def describe(text: memoryview, needed: str = TRACE_NEEDED) -> str:
     for key, kind in _KINDS:
         if re.search(b'"%b"\\s*:' % key.encode(), text):
             return f"{kind}; {needed}"
-    if near := describe_near_table(head):
+    is_json = head.lstrip()[:1] in (b"{", b"[")
+    if not is_json and (near := describe_near_table(head)):
         return f"{near}; {needed if needed == TRACE_NEEDED else _TABLE_NEEDED}"
     return f"{_describe_json(text)}; {needed}"
+
+
+def describe_for_trace(text: memoryview) -> str:
+    """Describe what is no execution trace; of a memory history, say too which commands read it."""
+    kind = recognise(text)
+    if kind is None or kind is Kind.EXECUTION_TRACE:
+        return describe(text)
+    is_told_apart = kind in (Kind.SNAPSHOT, Kind.KINETO)  # from what else it may be
+    answer = describe(text) if is_told_apart else f"is {kind.value}; {TRACE_NEEDED}"
+    events = " with memory events" if kind is Kind.KINETO else ""
+    return f"{answer}, while compare, fit, plan, timeline and replay read {kind.value}{events}"
 
 
 def _describe_json(text: memoryview) -> str:

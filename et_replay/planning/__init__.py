@@ -16,7 +16,7 @@ from et_replay.planning.plan_file import (
     sizes_by_class,
 )
 from et_replay.planning.run_plan import run_plan
-from et_replay.planning.table import plan_table, table_lifetimes
+from et_replay.planning.table import is_by_offset, plan_table, table_lifetimes
 
 __all__ = [
     "Buffers",
@@ -34,6 +34,7 @@ __all__ = [
     "fault_of",
     "find_fault",
     "find_iterations",
+    "is_by_offset",
     "is_by_stream",
     "lifetimes",
     "marked_iterations",

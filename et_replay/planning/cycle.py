@@ -65,15 +65,9 @@ def plan_cycle(buffers: Buffers, begin: int, end: int, effort: Effort = FAST) ->
             f" {end} of the window that repeats; choose the last window."
         )
     copies = instances(buffers, begin, end)
-    iterations = int(copies.max(initial=1)) + 2  # by then all that can meet has met
-    if copies.sum() + iterations * len(buffers) > _LARGEST:
-        raise PlanError(
-            f"A buffer lives for {iterations - 2} iterations of {end - begin} ticks, which is too"
-            " long to tell them apart; choose a longer window."
-        )
+    every = _unroll(buffers, begin, end, copies)
     packing = plan_buffers(_fold(buffers, begin, end, copies), effort)
-    unrolled = _unroll(buffers, begin, end, iterations)
-    bound = lower_bound(unrolled.buffers)
+    bound = lower_bound(every.buffers)
     result = CyclicPacking(
         period=end - begin,
         offsets=packing.offsets,
@@ -85,8 +79,16 @@ def plan_cycle(buffers: Buffers, begin: int, end: int, effort: Effort = FAST) ->
         method=packing.method,
         planning_time_ns=packing.planning_time_ns,
     )
-    _check(result, unrolled, forever=(buffers.start < begin) & (buffers.end >= end))
+    _check(result, every, forever=(buffers.start < begin) & (buffers.end >= end))
     return result
+
+
+def unrolled(buffers: Buffers, begin: int, end: int) -> Buffers:
+    """List what happens before the window and in so many iterations that all meets that ever can.
+
+    Raises PlanError where that are too many.
+    """
+    return _unroll(buffers, begin, end, instances(buffers, begin, end)).buffers
 
 
 def instances(buffers: Buffers, begin: int, end: int) -> Int64Array:
@@ -124,7 +126,13 @@ class _Unrolled(NamedTuple):
     iteration: Int64Array
 
 
-def _unroll(buffers: Buffers, begin: int, end: int, iterations: int) -> _Unrolled:
+def _unroll(buffers: Buffers, begin: int, end: int, copies: Int64Array) -> _Unrolled:
+    iterations = int(copies.max(initial=1)) + 2  # by then all that can meet has met
+    if copies.sum() + iterations * len(buffers) > _LARGEST:
+        raise PlanError(
+            f"A buffer lives for {iterations - 2} iterations of {end - begin} ticks, which is too"
+            " long to tell them apart; choose a longer window."
+        )
     once = np.flatnonzero(buffers.start < begin)
     before = np.flatnonzero(buffers.again_start < buffers.again_end)
     every = np.tile(np.flatnonzero(buffers.start >= begin), iterations)
@@ -134,19 +142,19 @@ def _unroll(buffers: Buffers, begin: int, end: int, iterations: int) -> _Unrolle
     start, stop = buffers.start[row], buffers.end[row]
     lives_before = slice(len(once), len(once) + len(before))
     start[lives_before], stop[lives_before] = buffers.again_start[before], buffers.again_end[before]
-    unrolled = Buffers(
+    every_buffer = Buffers(
         start=start + iteration * (end - begin),
         end=stop + iteration * (end - begin),
         size=buffers.size[row],
         alignment=buffers.alignment[row],
         offset=buffers.offset[row],
     )
-    return _Unrolled(unrolled, row, iteration)
+    return _Unrolled(every_buffer, row, iteration)
 
 
-def _check(plan: CyclicPacking, unrolled: _Unrolled, forever: npt.NDArray[np.bool_]) -> None:
+def _check(plan: CyclicPacking, every: _Unrolled, forever: npt.NDArray[np.bool_]) -> None:
     """Let the validator see the iterations, what outlives the window staying for good."""
-    buffers, row, iteration = unrolled
+    buffers, row, iteration = every
     end = np.where(forever[row], buffers.end.max(initial=0), buffers.end)
     offsets = plan.offsets[plan.first[row] + iteration % plan.copies[row]]
     fault = find_fault(replace(buffers, end=end), offsets, plan.arena_bytes)

@@ -31,8 +31,9 @@ FAST = Effort()
 class Packing:
     """An offset for every buffer, 0 for one that takes no memory.
 
-    `lower_bound_bytes` is the most that lives at once; `proven` says that no arena can be smaller
-    than this one, as it equals that bound or as the search tried everything.
+    `lower_bound_bytes` is the most that lives at once, or what a fixed offset forces; `proven` says
+    that no arena can be smaller than this one, as it equals that bound or as the search tried
+    everything.
     """
 
     offsets: Int64Array

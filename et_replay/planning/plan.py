@@ -22,8 +22,9 @@ LEFT_OUT = (StorageClass.PRIVATE, StorageClass.UNMATCHED, StorageClass.VARYING)
 class Plan:
     """Offsets in one arena for the storages of `lifetimes`, -1 for those that it leaves out.
 
-    `lower_bound_bytes` is the most that lives at once, summed over streams that share no memory.
-    `iteration` are the ticks [begin, end) of the one that repeats, if the plan was made for that.
+    `lower_bound_bytes` is the most that lives at once, summed over streams that share no memory, or
+    where a buffer of a table ends that has a fixed offset. `iteration` are the ticks [begin, end)
+    of the one that repeats, if the plan was made for that.
     `mode` and `window` are the tensor allocation mode and the window with which an execution trace
     was read, "" where that is not known; `of_table` says that the storages are the buffers of a
     table, at its own ticks. `notes` says in sentences what the plan does not cover, and why.

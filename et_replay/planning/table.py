@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from et_replay.buffers import Buffers
+from et_replay.errors import PlanError
 from et_replay.events import Int64Array
-from et_replay.planning.cycle import CyclicPacking, instances, plan_cycle
+from et_replay.planning.cycle import CyclicPacking, instances, plan_cycle, unrolled
 from et_replay.planning.lifetimes import Lifetimes, StorageClass
-from et_replay.planning.packing import FAST, Effort, Packing, plan_buffers
-from et_replay.planning.plan import Plan
+from et_replay.planning.packing import FAST, Effort, Packing, lower_bound, plan_buffers
+from et_replay.planning.plan import Plan, as_buffers
 
 Window = tuple[int, int]
 
@@ -65,6 +68,24 @@ def table_lifetimes(buffers: Buffers, window: Window | None = None) -> Lifetimes
         storage_class=kinds.astype(np.int64)[rows],
         ticks=last,
     )
+
+
+def is_by_offset(plan: Plan) -> bool:
+    """Tell whether a fixed offset forces the lower bound of a plan, as less lives at once."""
+    if not plan.of_table:
+        return False
+    lives = plan.lifetimes
+    _, first = np.unique(lives.storage, return_index=True)
+    buffers = as_buffers(plan, first, lives.end)
+    # no offset but is a multiple of this, so the rest of it is lost anyway
+    unit = np.gcd.reduce(buffers.alignment, initial=0) or 1
+    buffers = replace(buffers, size=-(-buffers.size // unit) * unit)
+    try:
+        if plan.iteration is not None:
+            buffers = unrolled(buffers, *plan.iteration)
+        return plan.lower_bound_bytes > lower_bound(buffers)
+    except PlanError:  # too much for a sum of what is rounded up
+        return False
 
 
 def _turns(copies: Int64Array) -> Int64Array:

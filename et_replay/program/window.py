@@ -13,8 +13,9 @@ from et_replay.errors import UsageError
 from et_replay.execution_trace import ExecutionTrace
 
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)")
-_ID_RANGE = re.compile(r"(\d*):(\d*)")
-_OCCURRENCE = re.compile(r"(.+)#([1-9]\d*)", re.DOTALL)
+# 18 digits are more than any id has, and few enough for a number of 64 bits
+_ID_RANGE = re.compile(r"(\d{0,18}):(\d{0,18})")
+_OCCURRENCE = re.compile(r"(.+)#([1-9]\d{0,17})", re.DOTALL)
 _FRAMEWORK = "[pytorch|profiler|"
 """How the observer names the process and the threads, which stand above all other nodes."""
 
@@ -103,12 +104,11 @@ def has_operator(trace: ExecutionTrace, window: Window) -> bool:
 def _window_of_ids(trace: ExecutionTrace, first: int, end: int | None) -> Window:
     begin = int(np.searchsorted(trace.ids, first))
     stop = len(trace) if end is None else int(np.searchsorted(trace.ids, end))
+    name = f"{first}:{'' if end is None else end}"
     if begin >= stop:
         span = f"{trace.ids[0]} to {trace.ids[-1]}" if len(trace) else "none"
-        raise UsageError(
-            f"{trace.source} has no node in {first}:{end or ''}; its node ids are {span}."
-        )
-    return Window(f"{first}:{end if end is not None else ''}", begin, stop)
+        raise UsageError(f"{trace.source} has no node in {name}; its node ids are {span}.")
+    return Window(name, begin, stop)
 
 
 def _annotated(trace: ExecutionTrace, around: Window, text: str) -> Window:

@@ -11,6 +11,7 @@ from et_replay.planning import (
     Plan,
     StorageClass,
     coverage,
+    is_by_offset,
     is_by_stream,
     sizes_by_class,
 )
@@ -162,8 +163,7 @@ def _summary(report: PlanReport) -> Iterator[tuple[str, str]]:
         shares = [_share(share, fate.value) for fate, share in coverage(plan).items()]
         text = f"ticks {begin} to {end} repeat, any number of times"
         yield "Iteration", "\n".join([text, *shares])
-    at_once = "live at once in each stream, added up" if is_by_stream(plan) else "live at once"
-    yield "Lower bound", f"{format_bytes(plan.lower_bound_bytes)} {at_once}"
+    yield "Lower bound", f"{format_bytes(plan.lower_bound_bytes)} {_kind_of_bound(plan)}"
     yield "Arena", f"{format_bytes(plan.arena_bytes)}, {_bound_text(plan)}"
     yield "Method", plan.method or "none needed"
     yield "Time", format_duration(plan.planning_time_ns)
@@ -173,6 +173,12 @@ def _summary(report: PlanReport) -> Iterator[tuple[str, str]]:
         yield "Written", report.output
     for note in plan.notes:
         yield "Note", note
+
+
+def _kind_of_bound(plan: Plan) -> str:
+    if is_by_offset(plan):
+        return "forced by a fixed offset"
+    return "live at once in each stream, added up" if is_by_stream(plan) else "live at once"
 
 
 def _share(share: Served, what: str) -> str:

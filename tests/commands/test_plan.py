@@ -284,6 +284,56 @@ def test_what_cannot_be_planned_is_named_by_file_and_id(
     )
 
 
+@pytest.mark.parametrize("command", ["plan", "compare", "fit"])
+def test_a_table_without_a_buffer_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    trace, output = tmp_path / "empty.csv", tmp_path / "output.csv"
+    trace.write_text("id,lower,upper,size\n")
+    words = ["--output", str(output)] if command == "plan" else []
+    assert main([command, "--trace", str(trace), *words]) == 1
+    assert f"{trace} holds no allocation, so there is nothing to do.\n" in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_a_log_whose_sizes_no_device_has_is_refused_with_what_was_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "mem_log_dev0.txt"
+    trace.write_text("1 0x10 9223372036854775807 0\n1 0x20 9223372036854775807 0\n")
+    assert main(["plan", "--trace", str(trace)]) == 1
+    assert (
+        f"{trace} holds no allocation, so there is nothing to do. Lines that could not be read were"
+        " left out: 2.\n"
+    ) in capsys.readouterr().err
+
+
+PINNED = "id,lower,upper,size,offset\na,0,3,4,1000000\nb,0,9,4,\n"
+LOW = "id,lower,upper,size,offset\na,0,3,4,4\nb,0,9,4,\n"
+ALIGNED = "id,lower,upper,size,alignment\n" + "".join(f"{n},0,9,4,512\n" for n in range(100))
+
+
+@pytest.mark.parametrize(
+    ("table", "words", "bound"),
+    [
+        (PINNED, [], "977 KiB forced by a fixed offset"),
+        (PINNED, ["--iteration", "0:9"], "977 KiB forced by a fixed offset"),
+        (LOW, [], "8 B live at once"),
+        (CROSSING, ["--iteration", "90:200"], "1.50 KiB live at once"),
+        (ALIGNED, [], "49.5 KiB live at once"),
+    ],
+)
+def test_the_lower_bound_is_named_by_what_forces_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], table: str, words: list[str], bound: str
+) -> None:
+    trace, plan = tmp_path / "table.csv", tmp_path / "table.plan.json"
+    trace.write_text(table)
+    assert main(["plan", "--trace", str(trace), "--output", str(plan), *words]) == 0
+    assert f"Lower bound  {bound}\n" in capsys.readouterr().out
+    assert main(["plan", "--check", str(plan)]) == 0
+    assert f"Lower bound  {bound}\n" in capsys.readouterr().out
+
+
 def test_plan_files_keep_the_dots_of_their_inputs(table: str, tmp_path: Path) -> None:
     folder = tmp_path / "traces"
     folder.mkdir()

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from made_histories import Row, history
 
-from et_replay.errors import OutOfMemoryError
+from et_replay.errors import OutOfMemoryError, TraceError
 from et_replay.events import Action, BlockState, MemoryHistory, SegmentState
 from et_replay.explain import Case, Fit, explain, find_fit, find_way_out
 from et_replay.explain.fit import with_failures_served
@@ -77,6 +77,20 @@ def test_the_devlog_s_pattern_needs_what_the_devlog_says(
 
 def test_nothing_needs_nothing() -> None:
     assert find_fit(history(), "native") == Fit("native", 0, 0, 0, True, 0)
+
+
+def test_more_than_any_device_has_is_refused_and_no_way_out_is_offered() -> None:
+    made = history((ALLOC, 0, 2**51))
+    with pytest.raises(
+        TraceError, match=r"by hand needs more than 1\.00 PiB at once under native, which no device"
+    ):
+        find_fit(made, "native")
+    assert find_way_out([Case("", made)], 2**40) == []
+
+
+def test_more_than_can_be_planned_is_no_way_out() -> None:
+    made = history(*((ALLOC, storage, 2**61) for storage in range(5)))
+    assert find_way_out([Case("", made)], 2**40) == []
 
 
 def test_a_small_request_needs_a_whole_small_segment() -> None:

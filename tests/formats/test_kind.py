@@ -16,7 +16,7 @@ from trace_builder import T, operator, trace
 from et_replay.errors import TraceError
 from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
-from et_replay.formats import Kind, open_recording, sniff
+from et_replay.formats import Kind, open_recording, open_trace, sniff
 
 NODES = [operator(5 + n, "aten::add", 2, [T(3, 4, 0, 6, 4)], [T(5, 6, 0, 6, 4)]) for n in range(3)]
 TRACE = json.dumps(trace(*NODES)).encode()
@@ -72,8 +72,34 @@ def test_trace_that_breaks_off_is_still_an_execution_trace(write):
 
 
 @pytest.mark.parametrize(
+    ("kind", "ending"),
+    [
+        (Kind.SNAPSHOT, "is a Python pickle, .* read a memory snapshot"),
+        (Kind.KINETO, "is a Kineto trace .* read a Kineto trace with memory events"),
+        (Kind.STALLOC_LOG, "is a log of STAlloc; .* read a log of STAlloc"),
+        (Kind.RMM_LOG, "is a log of RMM; .* read a log of RMM"),
+        (Kind.RECORDED_STREAMS, "is recorded .* read recorded allocation streams"),
+    ],
+)
+def test_memory_history_is_no_execution_trace_and_who_reads_it_is_said(write, kind, ending):
+    with pytest.raises(TraceError, match=f"{ending}\\.$") as raised:
+        open_trace(write(FILES[kind]))
+
+    assert ", while compare, fit, plan, timeline and replay read " in str(raised.value)
+
+
+def test_table_of_buffers_is_no_execution_trace_and_who_reads_it_is_said(write):
+    with pytest.raises(TraceError, match=r"is a table of buffers; .* read a table of buffers"):
+        open_trace(write(b"id,lower,upper,size\na,0,1,2\n"))
+
+
+@pytest.mark.parametrize(
     ("content", "what"),
     [
+        (
+            b'{"segments": [[16, 512, 0, "large", [0, 0]]], "events": [["alloc", 16, 512, 0]]}',
+            r"is JSON without a list of nodes \(its keys: segments, events\); needed is a memory",
+        ),
         (b"", "is empty"),
         (b"PK\x03\x04", "is a zip archive, such as a torch.save file; needed is the JSON file"),
         (b"\x80\x01]", "is a Python pickle"),

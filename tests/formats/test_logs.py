@@ -76,6 +76,15 @@ def test_numbers_beyond_any_device_are_left_out(read_history):
     assert len(read_history(RMM + "7,x,free,0xffffffffffffffff,5,0\n").events) == 5
 
 
+def test_sizes_are_read_up_to_what_can_be_planned(read_history):
+    most, more = 2**61, 2**61 + 1
+
+    assert len(read_history(STALLOC + f"1 0x10 {most} 0\n").events) == 5
+    assert len(read_history(STALLOC + f"1 0x10 {more} 0\n").events) == 4
+    assert len(read_history(RMM + f"7,x,allocate,0x10,{most},0\n").events) == 6
+    assert len(read_history(RMM + f"7,x,allocate,0x10,{more},0\n").events) == 5
+
+
 def test_block_freed_twice_was_allocated_before_the_log_began(read_history):
     history = read_history(STALLOC + "0 0x7f1e41329c00 4096 0\n")
 

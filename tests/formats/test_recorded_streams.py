@@ -66,6 +66,15 @@ def test_frees_complete_at_once_where_no_completion_was_recorded(read_history):
     assert [row[0] for row in rows(history)].count("FREE") == 2
 
 
+def test_the_largest_pool_that_an_event_can_name_is_read(read_history):
+    history = read_history(
+        changed(allocations=[[1, 0, 2**32 - 1]], events=[[0, "begin"], [1, "a", 0], [2, "end"]])
+    )
+
+    assert history.pools == ((0, 2**32 - 1),)
+    assert rows(history)[0][:2] == ("POOL_BEGIN", 2**32 - 1)
+
+
 def test_unknown_events_are_left_out_and_counted(read_history):
     history = read_history(changed(events=[[0, "a", 0], [1, "novel"]]))
 
@@ -86,6 +95,12 @@ def test_unknown_events_are_left_out_and_counted(read_history):
         ({"events": [[0, "a", 0], [1, "a", 0]]}, r"events\[1\] has an allocation that"),
         ({"allocations": [[-1, 0, 0]]}, r"events\[0\] has an allocation without a size"),
         ({"allocations": [[1, 1 << 63, 0]]}, r"events\[0\] has an allocation without a size"),
+        ({"allocations": [[(1 << 61) + 1, 0, 0]]}, r"events\[0\] has an allocation without a size"),
+        (
+            {"allocations": [[1, 0, 1 << 32]]},
+            r"events\[0\] has an allocation in the pool 4294967296, expected 0 to 4294967295",
+        ),
+        ({"allocations": [[1, 0, -5]]}, r"events\[0\] has an allocation in the pool -5, expected"),
     ],
 )
 def test_what_contradicts_itself_is_refused_with_the_place(read_history, others, what):

@@ -145,6 +145,38 @@ def test_state_without_history_is_kept_as_it_is(read_history, addresses, trace):
     ]
 
 
+def test_single_event_without_a_state_is_a_history(read_history):
+    history = read_history(snapshot([], [entry("alloc", A, 512)]))
+
+    assert rows(history) == [("ALLOC", 0, 512, 0, A)]
+    assert NO_HISTORY not in history.notes
+
+
+def test_single_failure_without_a_state_is_a_history(read_history):
+    history = read_history(snapshot([], [entry("oom", 12 * MIB, 50 * MIB)]))
+
+    assert rows(history) == [("OUT_OF_MEMORY", 0, 50 * MIB, 0, 0)]
+    assert history.notes == ()
+
+
+def test_single_free_without_a_state_is_a_history_of_frees_only(read_history):
+    notes = read_history(snapshot([], [entry("free_completed", A, 512)])).notes
+
+    assert notes[0] == "The history has no allocation: it shows frees only."
+    assert NO_HISTORY not in notes
+
+
+@pytest.mark.parametrize("segments", [[], [segment(A, block(20 * MIB))]])
+def test_events_that_are_no_request_are_named(read_history, segments):
+    history = read_history(snapshot(segments, [entry("novel", A, 512), entry("annotate", 0, 0)]))
+
+    assert len(history.events) == 0
+    assert history.notes == (
+        "The history has no allocation and no free: its entries are 'annotate', 'novel': there is"
+        " nothing to replay.",
+    )
+
+
 def test_list_of_segments_is_a_snapshot_too(read_history):
     assert blocks(read_history(pickled([segment(A, block(20 * MIB))]))) == [(A, 20 * MIB, 0)]
 
@@ -238,9 +270,31 @@ def test_fields_tell_the_oldest_version_that_wrote_them(read_history, others, to
         (snapshot([], 5), r"expected a list at device_traces\[0\], got 5"),
         (snapshot([], [5]), r"expected an entry at device_traces\[0\]\[0\], got 5"),
         (snapshot([], [{"action": 1}]), "expected an entry"),
-        (snapshot([], [entry("alloc", "x", 1)]), r"numbers at device_traces\[0\]\[0\]"),
-        (snapshot([], [entry("alloc", 1 << 63, 1)]), r"sizes at device_traces\[0\]\[0\]"),
-        (snapshot([], [entry("alloc", 1, -1)]), r"sizes at device_traces\[0\]\[0\]"),
+        (
+            snapshot([], [entry("alloc", "x", 1)]),
+            r"expected a number at device_traces\[0\]\[0\]\.addr, got 'x'",
+        ),
+        (
+            snapshot([], [entry("alloc", 1 << 63, 1)]),
+            r"0 to 9223372036854775807 at device_traces\[0\]\[0\]\.addr, got 9223372036854775808",
+        ),
+        (
+            snapshot([], [entry("alloc", 1, -1)]),
+            r"expected 0 to 2305843009213693952 at device_traces\[0\]\[0\]\.size, got -1\.",
+        ),
+        (snapshot([], [entry("alloc", 1, (1 << 61) + 1)]), r"\.size, got 2305843009213693953"),
+        (snapshot([], [entry("alloc", 1, "x")]), r"device_traces\[0\]\[0\]\.size, got 'x'"),
+        (snapshot([], [entry("alloc", 1, 1, -7)]), r"device_traces\[0\]\[0\]\.stream, got -7"),
+        (snapshot([], [entry("oom", -1, 1)]), r"device_traces\[0\]\[0\]\.device_free, got -1"),
+        (
+            snapshot([], [entry("alloc", 1, 1, pool_id=(0, 1 << 32))]),
+            r"0 to 4294967295 at device_traces\[0\]\[0\]\.pool_id, got 4294967296",
+        ),
+        (
+            snapshot([segment(A, block(MIB), segment_pool_id=(1 << 31, 0))]),
+            r"0 to 2147483647 at segments\[0\]\.segment_pool_id, got 2147483648",
+        ),
+        (snapshot([segment(A, block((1 << 61) + 1))]), r"at segments\[0\]\.total_size, got 23"),
         (snapshot([], [entry("alloc", 1, 1, pool_id=5)]), "a pair at"),
         (snapshot([5]), r"expected a dict at segments\[0\], got 5"),
         (snapshot([{}]), r"expected a list at segments\[0\]\.blocks, got NoneType"),

@@ -179,6 +179,12 @@ def test_offsets_strides_and_wide_numbers_are_taken_as_recorded(read_values):
         ([1, 2], "Tensor(float)", "damaged Tensor(float)"),
         ([1, 2, 0, "6", 4, "cpu"], "Tensor(float)", "damaged Tensor(float)"),
         ([1, 2, 0, 6.5, 4, "cpu"], "Tensor(float)", "damaged Tensor(float)"),
+        ([True, 2, 0, 6, 4, "cpu"], "Tensor(float)", "damaged Tensor(float)"),
+        ([1, True, 0, 6, 4, "cpu"], "Tensor(float)", "damaged Tensor(float)"),
+        ([1, 2, True, 6, 4, "cpu"], "Tensor(float)", "damaged Tensor(float)"),
+        ([1, 2, 0, True, 4, "cpu"], "Tensor(float)", "damaged Tensor(float)"),
+        ([1, 2, 0, 6, True, "cpu"], "Tensor(float)", "damaged Tensor(float)"),
+        ([1, 2, 0, 6, 4, True], "Tensor(float)", "damaged Tensor(float)"),
         ([1, 2, 0, 6, 4, 5], "Tensor(float)", "damaged Tensor(float)"),
         ([1, 2, 0, 6, 4, ["cpu"]], "Tensor(float)", "damaged Tensor(float)"),
         (None, "Tensor(float)", "damaged Tensor(float)"),
@@ -196,6 +202,17 @@ def test_value_that_does_not_fit_its_type_is_opaque(read_values, value, type_nam
 def test_strict_reading_refuses_a_value_that_does_not_fit_its_type(read_inputs):
     with pytest.raises(TraceError, match=r"node 5 \(aten::op\) holds a damaged Int\."):
         read_inputs({"values": ["x"], "types": ["Int"], "shapes": [[]]}, strict=True)
+
+
+@pytest.mark.parametrize("one", [True, 1.0])
+def test_shape_that_equals_one_read_before_but_is_of_other_numbers_is_damaged(read_values, one):
+    tensor = [1, 2, 0, 6, 4, "cpu"]
+    whole = Typed(tensor, "Tensor(float)", [1, 6], [6, 1])
+    shape = Typed(tensor, "Tensor(float)", [one, 6], [6, 1])
+    strides = Typed(tensor, "Tensor(float)", [1, 6], [6, one])
+
+    damaged = Opaque("damaged Tensor(float)")
+    assert read_values(whole, shape, strides)[1:] == (damaged, damaged)
 
 
 @pytest.mark.parametrize("shape", [["s0"], 5, [2.5], [[2]], {"a": 1}])

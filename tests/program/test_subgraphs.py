@@ -72,6 +72,10 @@ def test_a_subgraph_is_what_an_annotation_spans(
         ),
         ("/aten::mm", "has no annotation 'aten::mm' in window ProfilerStep#4; "),
         (
+            "/layer#" + 5000 * "9",
+            "has no annotation 'layer#9999",
+        ),
+        (
             "/layer#3",
             "has no 'layer#3' in window ProfilerStep#4: there are 2 of the name, counted from 1.",
         ),

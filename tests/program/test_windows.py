@@ -8,7 +8,7 @@ import pytest
 from program.programs import operation_ids, program_of
 from trace_builder import NodeSpec, T, mark, node, operator, thread, write_trace
 
-from et_replay.errors import EtReplayError
+from et_replay.errors import EtReplayError, UsageError
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import open_trace
 from et_replay.program import Window, build_program, select_window, windows
@@ -158,11 +158,24 @@ def test_a_window_is_named_by_step_place_or_ids(
     assert node_ids(trace, select_window(trace, text)) == expected
 
 
-@pytest.mark.parametrize("text", ["8", "ProfilerStep#8", "middle", "", "6:4", "900:901", "a:b"])
+@pytest.mark.parametrize(
+    "text",
+    ["8", "ProfilerStep#8", "middle", "", "6:4", "900:901", "a:b", 5000 * "9" + ":", "0:0"],
+)
 def test_a_window_that_is_not_there_is_refused_in_a_sentence(tmp_path: Path, text: str) -> None:
     trace = two_steps(tmp_path)
 
     with pytest.raises(EtReplayError):
+        select_window(trace, text)
+
+
+@pytest.mark.parametrize(("text", "named"), [("0:0", "0:0"), (":0", "0:0"), ("900:", "900:")])
+def test_node_ids_without_a_node_are_named_as_they_were_asked_for(
+    tmp_path: Path, text: str, named: str
+) -> None:
+    trace = two_steps(tmp_path)
+
+    with pytest.raises(UsageError, match=f"has no node in {named}; its node ids are 1 to 7"):
         select_window(trace, text)
 
 
