@@ -19,6 +19,8 @@ from et_replay.errors import EtReplayError, UsageError
 
 _Result = TypeVar("_Result")
 
+_MANAGER = "ExecutorManagerThread"
+"""The name of the thread by which loky gives work to its processes."""
 _CLUSTERS = {"dask": ("distributed", "dask[distributed]"), "ray": ("ray.util.joblib", "ray")}
 """Of joblib's backends those that are clusters: the module that knows it, and its package."""
 
@@ -74,9 +76,30 @@ def _configured(backend: str, jobs: int | None) -> AbstractContextManager[object
 
 def _close(results: Generator[object]) -> None:
     """End the work, without the warning of joblib that there were results to come."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), untold_of_forgotten_work():
         warnings.simplefilter("ignore")
         results.close()
+
+
+@contextmanager
+def untold_of_forgotten_work() -> Iterator[None]:
+    """Keep loky's thread from telling a KeyError of its own.
+
+    Once it has ended its workers it looks for the work that it had for them, and has forgotten that
+    by then (ExecutorManagerThread.run in loky's process_executor.py).
+    """
+    tell = threading.excepthook
+
+    def tell_others(failure: threading.ExceptHookArgs) -> None:
+        thread = failure.thread
+        if thread is None or (thread.name, failure.exc_type) != (_MANAGER, KeyError):
+            tell(failure)
+
+    threading.excepthook = tell_others
+    try:
+        yield
+    finally:
+        threading.excepthook = tell
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from et_replay.errors import EtReplayError, UsageError
-from et_replay.parallel import in_parallel
+from et_replay.parallel import in_parallel, untold_of_forgotten_work
 
 TASKS = [(7, 2), (9, 4), (23, 5)]
 RESULTS = [(3, 1), (2, 1), (4, 3)]
@@ -99,6 +100,19 @@ def test_control_c_ends_all_processes_without_a_word_of_their_own(
 ) -> None:
     """It comes while workers start, while their results are awaited, and while they are used."""
     assert ended(tmp_path, when) == (1, "", "interrupted\n")
+
+
+def test_of_forgotten_work_only_the_thread_of_loky_is_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda failure: told.append(failure.thread.name))
+    with untold_of_forgotten_work():
+        for name in ("ExecutorManagerThread", "another"):
+            thread = threading.Thread(name=name, target={}.__getitem__, args=("work",))
+            thread.start()
+            thread.join()
+    assert told == ["another"]
 
 
 def test_sigterm_ends_all_processes_without_a_word(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_table_of_buffers_is_no_execution_trace_and_who_reads_it_is_said(write):
     [
         (
             b'{"segments": [[16, 512, 0, "large", [0, 0]]], "events": [["alloc", 16, 512, 0]]}',
-            r"is JSON without a list of nodes \(its keys: segments, events\); needed is a memory",
+            r"is JSON without a list of nodes \(its keys: segments, events\); needed is the JSON",
         ),
         (b"", "is empty"),
         (b"PK\x03\x04", "is a zip archive, such as a torch.save file; needed is the JSON file"),
