@@ -74,6 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="times to run the events without a reset, to see drift (default: 1), or with --device "
         "iterations to measure (default: 10)",
     )
+    _add_files(parser)
+    options.add_page(parser)
+    options.add_output(parser, "--json and --snapshot")
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--snapshot",
         type=argument_types.path,
@@ -81,12 +87,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write what the one allocator did with the one input as a memory snapshot, for "
         "PyTorch's memory viewer",
     )
-    _add_plan(parser)
-    options.add_page(parser)
-    options.add_output(parser, "--json and --snapshot")
-
-
-def _add_plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan",
         type=argument_types.path,
@@ -113,19 +113,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare allocators offline: peak memory, fragmentation and failures for the same events."""
     if arguments.device is not None:
         return _on_device(arguments)
-    for name in ("imports", "run_kernels"):
-        if name in arguments.given:
-            flag = options.flag(name)
-            raise UsageError(f"{flag} needs --device: a simulation runs no operators.")
     allocators = allocators_of(arguments, _DEFAULT)
     inputs = inputs_of(arguments, Mode.PRE_ALLOCATE)
     _check_destinations(arguments, inputs)
-    if arguments.snapshot and (len(inputs) > 1 or len(allocators) > 1):
-        raise UsageError("--snapshot needs one --trace and one --allocator.")
-    if arguments.page and len(inputs) > 1:
-        raise UsageError("--page needs one --trace.")
-    if arguments.plan and PLANNED not in map(allocator_name, allocators):
-        raise UsageError("--plan needs --allocator stalloc.")
+    _check_options(arguments, inputs, allocators)
     tasks = [
         _Task(
             source if plan is None else source.for_plan(plan),
@@ -151,6 +142,22 @@ def run(arguments: argparse.Namespace) -> int:
     )
     failed = any(row.out_of_memory for report in reports for row in report.rows)
     return OutOfMemoryError.exit_code if failed else 0
+
+
+def _check_options(
+    arguments: argparse.Namespace, inputs: Sequence[Input], allocators: Sequence[str]
+) -> None:
+    """Raise UsageError for what this comparison cannot follow."""
+    for name in ("imports", "run_kernels"):
+        if name in arguments.given:
+            flag = options.flag(name)
+            raise UsageError(f"{flag} needs --device: a simulation runs no operators.")
+    if arguments.snapshot and (len(inputs) > 1 or len(allocators) > 1):
+        raise UsageError("--snapshot needs one --trace and one --allocator.")
+    if arguments.page and len(inputs) > 1:
+        raise UsageError("--page needs one --trace.")
+    if arguments.plan and PLANNED not in map(allocator_name, allocators):
+        raise UsageError("--plan needs --allocator stalloc.")
 
 
 def _on_device(arguments: argparse.Namespace) -> int:

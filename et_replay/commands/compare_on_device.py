@@ -18,7 +18,13 @@ from et_replay.errors import OutOfMemoryError, ReplayError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.formats import open_trace
 from et_replay.formats.captured_run import CapturedRun
-from et_replay.program import Mode, build_program, history_of_requests, select_window
+from et_replay.program import (
+    Mode,
+    Program,
+    build_program,
+    history_of_requests,
+    select_window,
+)
 from et_replay.replay.options import ReplayOptions
 from et_replay.replay.own_process import ReplayJob, replay_in_own_process
 from et_replay.replay.result import ReplayResult
@@ -148,11 +154,8 @@ def _report(
         finally:
             advance()
         measured[allocator] = result
-        history = seen
-        if result.plan is not None and result.requests is not None:
-            # What a plan serves begins when the plan is made, with what lives then.
-            own = replace(result.requests, events=result.requests.lasting_and_steady())
-            history = history_of_requests(program, own)
+        planned = _planned_history(program, result)
+        history = seen if planned is None else planned
         if history is not None:
             rows.append(_simulated(history, allocator, result, job.options))
     return DeviceReport(
@@ -170,6 +173,14 @@ def _report(
         measured,
         failures,
     )
+
+
+def _planned_history(program: Program, result: ReplayResult) -> MemoryHistory | None:
+    """Return what a plan served: it begins when the plan is made, with what lives then."""
+    if result.plan is None or result.requests is None:
+        return None
+    requests = replace(result.requests, events=result.requests.lasting_and_steady())
+    return history_of_requests(program, requests)
 
 
 def _simulated(

@@ -182,6 +182,10 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
         help="the plan that stalloc serves, from et_replay plan; of several ranks the folder of "
         "their plans, or a name with {rank} (default: one made for the trace)",
     )
+    _add_capacity(parser)
+
+
+def _add_capacity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device-memory-threshold",
         type=argument_types.share,

@@ -52,11 +52,7 @@ def replay_history(
         fraction=arguments.memory_fraction,
     )
     warn(meaningless(arguments, _FOR_TRACES, FOR_TRACES), arguments.quiet)
-    explanation = _explained(history, served, capacity, Moment.FAILURE, arguments)
-    failed = explanation is not None and explanation.failure is not None
-    failure = explanation if failed else None
-    if arguments.explain == Moment.PEAK.value:
-        explanation = _explained(history, served, capacity, Moment.PEAK, arguments)
+    failure, explanation = _explanations(history, served, capacity, arguments)
     report = HistoryReport(
         history=history,
         served=served,
@@ -71,13 +67,18 @@ def replay_history(
         names = dict.fromkeys((allocator, "expandable", PLANNED))
         maps = maps_of(history, tuple(names), capacity, served.torch_version, served.plan)
         write_page(maps, arguments.page, arguments.force)
+    return _write(report, arguments)
+
+
+def _write(report: HistoryReport, arguments: argparse.Namespace) -> int:
+    """Write what came of it; return the exit code."""
     write_result(
         history_text(report, arguments.verbose),
         document("replay", [history_object(report)]),
         arguments.json,
         arguments.force,
     )
-    return 0 if failure is None else OutOfMemoryError.exit_code
+    return 0 if report.failure is None else OutOfMemoryError.exit_code
 
 
 def _refuse_files(arguments: argparse.Namespace) -> None:
@@ -102,6 +103,18 @@ def _plan(history: MemoryHistory, allocator: str, arguments: argparse.Namespace)
     plan = read_plan(arguments.plan)
     check_plan(plan, lifetimes(history.events, history.segments), history.source)
     return plan
+
+
+def _explanations(
+    history: MemoryHistory, served: Comparison, capacity: int, arguments: argparse.Namespace
+) -> tuple[Explanation | None, Explanation | None]:
+    """Explain the failure, if there is one, and what is asked for."""
+    explanation = _explained(history, served, capacity, Moment.FAILURE, arguments)
+    failed = explanation is not None and explanation.failure is not None
+    failure = explanation if failed else None
+    if arguments.explain == Moment.PEAK.value:
+        explanation = _explained(history, served, capacity, Moment.PEAK, arguments)
+    return failure, explanation
 
 
 def _explained(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from et_replay.errors import OutOfMemoryError
 from et_replay.explain import Explanation, Option
 from et_replay.program import Mode
-from et_replay.replay.result import Outcome, Reason, ReplayResult
+from et_replay.replay.result import Coverage, Outcome, Reason, ReplayResult
 from et_replay.report.document import JsonObject, failure_object
 from et_replay.report.explanation import (
     explanation_object,
@@ -60,7 +60,7 @@ def replay_object(
     ways_out: Sequence[Option] = (),
 ) -> JsonObject:
     """Give a replay its JSON form."""
-    coverage, memory, flushes = result.coverage, result.memory, result.flushes
+    memory, flushes = result.memory, result.flushes
     return {
         "trace": result.trace,
         "device": result.device,
@@ -71,27 +71,7 @@ def replay_object(
         "tensor_allocation_mode": result.mode,
         "window": result.window,
         "window_node_ids": list(result.node_ids),
-        "operations": {
-            "total": coverage.total,
-            Outcome.EXECUTED.value: coverage.executed,
-            Outcome.SUBSTITUTED.value: coverage.substituted,
-            Outcome.SKIPPED.value: coverage.skipped,
-            "not_reached": coverage.not_reached,
-        },
-        "reasons": [
-            {
-                "name": reason.name,
-                "count": reason.count,
-                "outcome": reason.outcome.value,
-                "reason": reason.reason,
-                "configured": reason.configured,
-            }
-            for reason in coverage.reasons
-        ],
-        "collectives": {
-            "count": coverage.collectives,
-            "time": "absent" if coverage.collectives else None,
-        },
+        **_coverage_object(result.coverage),
         "iteration_time_ns": list(result.iteration_times),
         "operation_times": operation_times_object(result.operation_times),
         "peak_allocated_bytes": memory.allocated,
@@ -114,6 +94,33 @@ def replay_object(
         "torch_settings": dict(result.torch_settings),
         "way_out": [option_object(option) for option in ways_out],
         "notes": list(result.notes),
+    }
+
+
+def _coverage_object(coverage: Coverage) -> JsonObject:
+    """Count what became of the operations, and list the reasons."""
+    return {
+        "operations": {
+            "total": coverage.total,
+            Outcome.EXECUTED.value: coverage.executed,
+            Outcome.SUBSTITUTED.value: coverage.substituted,
+            Outcome.SKIPPED.value: coverage.skipped,
+            "not_reached": coverage.not_reached,
+        },
+        "reasons": [
+            {
+                "name": reason.name,
+                "count": reason.count,
+                "outcome": reason.outcome.value,
+                "reason": reason.reason,
+                "configured": reason.configured,
+            }
+            for reason in coverage.reasons
+        ],
+        "collectives": {
+            "count": coverage.collectives,
+            "time": "absent" if coverage.collectives else None,
+        },
     }
 
 
