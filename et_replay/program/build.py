@@ -8,10 +8,11 @@ from et_replay.errors import TraceError
 from et_replay.execution_trace import ExecutionTrace, tensors
 from et_replay.program.calls import CallChooser
 from et_replay.program.collectives import hold_buffers
-from et_replay.program.generations import Generations, identity, trace_generations
+from et_replay.program.generations import Generations, trace_generations
 from et_replay.program.nesting import nest
 from et_replay.program.overwrites import find_overwrites
 from et_replay.program.program import Operation, Program, device_kind
+from et_replay.program.sightings import identity
 from et_replay.program.window import Window, select_window
 
 

@@ -36,22 +36,21 @@ that what they carry is alive.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from et_replay.execution_trace import (
     Node,
     Opaque,
     TensorRef,
-    Value,
     contiguous_strides,
     tensors,
 )
 from et_replay.program.nesting import Nesting
 from et_replay.program.overwrites import Overwrites
 from et_replay.program.program import Storage, StorageKind, Tensor
+from et_replay.program.sightings import Sightings, identity
 
 
 @dataclass(frozen=True)
@@ -91,17 +90,6 @@ def trace_generations(
     )
 
 
-def identity(ref: TensorRef) -> int:
-    """Name what holds the bytes of `ref`: its storage, or the tensor itself where it has none.
-
-    All empty storages share one id, that of the null pointer, so they say nothing; tensor ids are
-    mapped to negative numbers to keep them apart from storage ids.
-    """
-    if ref.storage_id and ref.numel and 0 not in ref.shape:
-        return ref.storage_id
-    return -1 - ref.tensor_id
-
-
 @dataclass
 class _Tracker:
     nesting: Nesting
@@ -123,7 +111,7 @@ class _Tracker:
         self._last_sight: dict[int, tuple[int, TensorRef]] = {}
         self._tensor_index: dict[tuple[object, ...], int] = {}
         self._lowest_byte: dict[int, int] = {}
-        self._later: _Sightings | None = None
+        self._later: Sightings | None = None
         self._operation = {call: k for k, call in enumerate(self.nesting.top_level())}
         self._operations_begun = -1
         self.outputs = [()] * count
@@ -236,7 +224,7 @@ class _Tracker:
 
     def _is_hidden_state(self, i: int, key: int) -> bool:
         if self._later is None:
-            self._later = _Sightings(self.nesting)
+            self._later = Sightings(self.nesting)
         caller = self.nesting.enclosing[i]
         return self._later.used_before_returned(key, i, self.nesting.last[caller])
 
@@ -320,40 +308,6 @@ class _Tracker:
         return index
 
 
-class _Sightings:
-    """When operators are given each storage, or return it without having been given it."""
-
-    def __init__(self, nesting: Nesting) -> None:
-        self._sights: dict[int, list[tuple[int, bool]]] = defaultdict(list)
-        surely_given: dict[int, frozenset[int]] = {}
-        for i, node in enumerate(nesting.nodes):
-            if not nesting.operators[i]:
-                continue
-            given = frozenset(_identities(node.inputs))
-            caller = nesting.enclosing[i]
-            surely_given[i] = given if caller < 0 else given & surely_given[caller]
-            for key in surely_given[i]:
-                self._sights[key].append((i, False))
-            for key in frozenset(_identities(node.outputs)) - given:
-                self._sights[key].append((nesting.last[i], True))
-        for sights in self._sights.values():
-            sights.sort()
-
-    def used_before_returned(self, key: int, now: int, end: int) -> bool:
-        """Tell whether, from call `now` on, `key` is surely used after `end` before it is returned.
-
-        That an operator is given an older storage is sure only where its callers, up to the top,
-        are given it too.
-        """
-        sights = self._sights.get(key, [])
-        for place, returned in sights[bisect_left(sights, (now, True)) :]:
-            if returned:
-                return False
-            if place > end:
-                return True
-        return False
-
-
 def _has_unknown_storage(node: Node) -> bool:
     """Tell whether what `node` returns may lie in a storage that the trace does not identify.
 
@@ -363,7 +317,3 @@ def _has_unknown_storage(node: Node) -> bool:
     if any(isinstance(value, Opaque) and value.kind == "Storage" for value in node.inputs):
         return True
     return not node.inputs and "(a" in node.op_schema.rpartition("->")[2]
-
-
-def _identities(values: Iterable[Value]) -> list[int]:
-    return [identity(ref) for ref in tensors(values) if ref.defined]

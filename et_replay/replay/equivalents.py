@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 from et_replay.execution_trace import Node, TensorRef, Value, tensors
 from et_replay.program.argument_names import argument_names
 from et_replay.replay import attention, recurrent
+from et_replay.replay.conforming import cycled, is_laid_out_as
 from et_replay.replay.dtypes import torch_dtype
 from et_replay.replay.operators import (
     Unresolvable,
@@ -22,7 +23,6 @@ from et_replay.replay.operators import (
     is_data_dependent,
 )
 from et_replay.replay.signature import parameters
-from et_replay.replay.values import cycled, is_laid_out_as
 
 Equivalent = Callable[..., Any]
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from et_replay.errors import headline
+from et_replay.replay.conforming import is_laid_out_as
 from et_replay.replay.prepared import PreparedCall, PreparedOperation, flatten, unsupported
 from et_replay.replay.result import Outcome
 from et_replay.replay.tensor_store import TensorStore
-from et_replay.replay.values import is_laid_out_as
 
 _REFUSED = "not have a deterministic implementation"
 """In what PyTorch raises where all must be deterministic (at::Context::alertNotDeterministic)."""

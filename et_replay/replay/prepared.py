@@ -14,9 +14,10 @@ from et_replay.errors import ReplayError
 from et_replay.execution_trace import TensorRef
 from et_replay.program.program import Call
 from et_replay.replay.arguments import BoundCall
+from et_replay.replay.conforming import conform
 from et_replay.replay.requirement import Requirement
 from et_replay.replay.result import Outcome
-from et_replay.replay.values import conform, enforce
+from et_replay.replay.values import enforce
 
 Slots = list[Any]
 """Tensors, None where there is none yet; behind them the constants of calls, and at last a None

@@ -15,13 +15,13 @@ import torch
 from et_replay.execution_trace import ExecutionTrace, TensorRef
 from et_replay.formats import open_trace
 from et_replay.program import Mode, build_program, select_window
+from et_replay.replay.conforming import is_laid_out_as
 from et_replay.replay.dtypes import torch_dtype
 from et_replay.replay.engine import ReplayOptions, _Replay
 from et_replay.replay.first_run import FirstRun
 from et_replay.replay.prepared import PreparedCall, PreparedOperation, flatten
 from et_replay.replay.result import Outcome
 from et_replay.replay.target import choose_target
-from et_replay.replay.values import is_laid_out_as
 
 
 @dataclass

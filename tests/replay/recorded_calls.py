@@ -10,10 +10,11 @@ import torch
 
 from et_replay.execution_trace import Node, TensorRef, Value, tensors
 from et_replay.replay.arguments import bind
+from et_replay.replay.conforming import conform
 from et_replay.replay.dtypes import torch_dtype
 from et_replay.replay.equivalents import executable
 from et_replay.replay.operators import is_data_dependent, resolve
-from et_replay.replay.values import conform, fill, requirements
+from et_replay.replay.values import fill, requirements
 
 UNDEFINED = TensorRef(0, 0, 0, 0, 0, "", "nullptr (uninitialized)", (), ())
 HOST = torch.device("cpu")

@@ -11,9 +11,10 @@ from replay.recorded_calls import call, integers, run, tensor
 
 from et_replay.execution_trace import Node, TensorRef
 from et_replay.formats.resources import resource_folders
+from et_replay.replay.conforming import conform
 from et_replay.replay.operators import resolve
 from et_replay.replay.recorded_integers import recorded_integers
-from et_replay.replay.values import Requirement, conform, enforce, fill, requirements
+from et_replay.replay.values import Requirement, enforce, fill, requirements
 
 ANY_TYPE = [
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
