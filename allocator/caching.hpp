@@ -129,7 +129,7 @@ class CachingAllocator final : public Allocator {
 
   // restore.cpp
   Block* restore_mapped(Shelf& shelf, Address begin, Bytes size);
-  void restore_block(Block* block, bool active);
+  void restore_block(Block* block, bool active, bool last);
 
   const Version version_;
   const TieOrder tie_order_;

@@ -65,7 +65,7 @@ std::vector<Block*> CachingAllocator::restore(const SegmentView& segment) {
     }
     Block* part = block.size == rest->size ? rest : insert_before(rest, block.size);
     part->requested = block.requested;
-    restore_block(part, block.is_active());
+    restore_block(part, block.is_active(), part == rest);
     if (block.is_active()) live.push_back(part);
   }
   return live;
@@ -93,13 +93,19 @@ Block* CachingAllocator::restore_mapped(Shelf& shelf, Address begin, Bytes size)
   return mapped;
 }
 
-void CachingAllocator::restore_block(Block* block, bool active) {
+// The `last` one of a segment is next to what is there, and not to what is still to be restored.
+void CachingAllocator::restore_block(Block* block, bool active, bool last) {
   // Of blocks made in the past all that is known is where they are: the lowest was first.
   if (tie_order_ == TieOrder::block) block->order = next_order_++;
   if (!active) {
     if (block->segment == nullptr && block->shares_segment()) {
       statistics_.inactive_split.change(block->home->kind, 1);
       statistics_.inactive_split_bytes.change(block->home->kind, block->size);
+    }
+    // Free memory that lies side by side in a range is one block, also where two segments tell it.
+    if (block->segment != nullptr) {
+      absorb(block, block->previous);
+      if (last) absorb(block, block->next);
     }
     list(block);
     return;

@@ -373,6 +373,27 @@ def test_a_start_that_cannot_be_is_refused() -> None:
         Simulator(start=[broken])
 
 
+def test_segments_to_start_with_that_overlap_are_refused() -> None:
+    one, other = state(2**40, (20 * MIB, 0)), state(2**40 + 10 * MIB, (20 * MIB, 1))
+    with pytest.raises(UsageError, match=r"at 0x10000000000 and 0x10000a00000 overlap"):
+        Simulator(start=[other, one])
+
+
+def test_free_segments_side_by_side_in_a_range_are_one_block() -> None:
+    """Torch tells what is mapped side by side as one segment; a damaged history may not."""
+    free = [
+        SegmentState(at, 40 * MIB, 0, False, True, (0, 0), (BlockState(at, 40 * MIB, 0, -1),))
+        for at in (2**40, 2**40 + 40 * MIB)
+    ]
+    simulator = Simulator("expandable", start=free)
+
+    simulator.allocate(0, 100 * MIB)  # for which 20 MiB more are mapped behind them
+    assert simulator.segments() == (state(2**40, (100 * MIB, 0), expandable=True),)
+    simulator.free(0)
+    simulator.empty_cache()
+    assert simulator.segments() == ()
+
+
 SIZES = st.one_of(
     st.sampled_from([1, 512, 513, MIB, MIB + 1, 2 * MIB, 10 * MIB - 512, 10 * MIB, 19 * MIB]),
     st.integers(1, 64 * KIB),

@@ -16,7 +16,7 @@ from et_replay.commands.output import STDOUT, progress_bar
 from et_replay.errors import PlanError, TraceError, UsageError
 from et_replay.events import MemoryHistory
 from et_replay.execution_trace import ExecutionTrace
-from et_replay.formats import BufferTable, buffer_history, open_plannable
+from et_replay.formats import BufferTable, buffer_history, kineto, open_plannable, snapshot
 from et_replay.formats.captured_endings import shortcoming
 from et_replay.formats.captured_run import CapturedRun
 from et_replay.parallel import in_parallel
@@ -35,6 +35,8 @@ _SUFFIXES = {
 
 
 _FOR_TRACES = ("window", "subgraph", "tensor_allocation_mode")
+_ONE_DEVICE = "only memory snapshots and Kineto traces are of several devices"
+_OF_DEVICES = (snapshot.KIND, kineto.KIND)
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,11 @@ class Input:
         content = recording.content
         if isinstance(content, MemoryHistory):
             content = with_gpu(content, self.run)
-        if not recording.mode:
-            content = replace(content, notes=(*content.notes, *self.unused))
-        return replace(recording, content=content)
+        unused = () if recording.mode else self.unused
+        kind = content.kind if isinstance(content, MemoryHistory) else ""
+        if self.device_index is not None and kind not in _OF_DEVICES:
+            unused = (*unused, f"--device-index means nothing for {self.path}: {_ONE_DEVICE}.")
+        return replace(recording, content=replace(content, notes=(*content.notes, *unused)))
 
     def _read(self) -> Recording:
         found = open_plannable(self.path, device=self.device_index, strict=self.strict)

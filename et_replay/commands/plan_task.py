@@ -55,6 +55,9 @@ def plan_input(task: PlanTask) -> tuple[Plan, bytes, tuple[str, ...]]:
         alone = f"{content.source} tells no streams, which --share-streams is about."
         notes = (*content.notes, *([alone] if task.share_streams else ()))
         return plan, _csv(content, plan), notes
+    if task.share_streams and len(np.unique(content.events.stream)) < 2:
+        alone = f"{content.source} is of one stream, so --share-streams changes nothing."
+        content = replace(content, notes=(*content.notes, alone))
     begins = _iterations(task, recording, content)
     plan = plan_history(
         content,

@@ -124,7 +124,12 @@ class _Past:
         """Put a range back; one of an expandable segment grows together with its neighbours."""
         action, address, size, stream, pool, *_ = entry
         index = bisect_left(self._starts, address)
-        before, after = self.segments[index - 1 : index], self.segments[index : index + 1]
+        before, after = self.segments[max(0, index - 1) : index], self.segments[index : index + 1]
+        if any(_end(other) > address for other in before) or any(
+            other.address < address + size for other in after
+        ):
+            self.strays += 1  # what is there already was not given back
+            return
         expandable = action == "segment_unmap"
         small = size == _SMALL_SEGMENT or (expandable and size % (10 * _SMALL_SEGMENT) != 0)
         segment = SegmentState(address, size, stream, small, expandable, pool or DEFAULT_POOL, ())
@@ -143,6 +148,10 @@ class _Past:
     def _replace(self, begin: int, end: int, segments: list[SegmentState]) -> None:
         self.segments[begin:end] = segments
         self._starts[begin:end] = [segment.address for segment in segments]
+
+
+def _end(segment: SegmentState) -> int:
+    return segment.address + segment.size
 
 
 class _Builder:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import TypedDict
 
 import numpy as np
@@ -57,8 +59,18 @@ def native_requests(plan: RunPlan) -> _Requests:
     )
 
 
-def restore(native: _core.Simulation, segment: SegmentState) -> None:
-    """Start from `segment` as it is."""
+def restore_all(native: _core.Simulation, segments: Sequence[SegmentState]) -> None:
+    """Start from `segments` as they are; raises ValueError for such as cannot be."""
+    for before, segment in pairwise(sorted(segments, key=lambda segment: segment.address)):
+        if before.address + before.size > segment.address:
+            raise ValueError(
+                f"The segments at {before.address:#x} and {segment.address:#x} overlap."
+            )
+    for segment in segments:
+        _restore(native, segment)
+
+
+def _restore(native: _core.Simulation, segment: SegmentState) -> None:
     address = segment.address
     for block in segment.blocks:
         if block.address != address:

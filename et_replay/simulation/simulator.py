@@ -27,7 +27,7 @@ from et_replay.simulation.native import (
     native_plan,
     native_requests,
     out_of_memory_of,
-    restore,
+    restore_all,
     segment_state,
 )
 
@@ -71,8 +71,7 @@ class Simulator:
             )
             if fraction is not None:
                 self._native.set_fraction(fraction)
-            for segment in start:
-                restore(self._native, segment)
+            restore_all(self._native, start)
         except ValueError as error:
             raise UsageError(str(error)) from None
         self.reset_peaks()

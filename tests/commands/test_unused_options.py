@@ -9,6 +9,7 @@ import pytest
 from et_replay.commands import main
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
+TRACE = str(TRACES / "convnet_cuda.json.gz")
 HISTORY = str(TRACES / "transformer_oom.pickle.gz")
 TABLE = "id,lower,upper,size\na,0,3,512\n"
 
@@ -60,6 +61,21 @@ def test_what_is_not_given_is_not_named(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_table_has_no_streams_to_share(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--trace", table, "--share-streams"]) == 0
     assert f"{table} tells no streams, which --share-streams is about." in capsys.readouterr().err
+
+
+def test_a_trace_is_of_one_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--trace", TRACE, "--share-streams"]) == 0
+    err = capsys.readouterr().err
+    assert f"{TRACE} is of one stream, so --share-streams changes nothing." in err
+
+
+@pytest.mark.parametrize("command", ["compare", "fit", "plan"])
+def test_only_some_files_are_of_several_devices(
+    table: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (table, TRACE):
+        assert main([command, "--trace", path, "--device-index", "3"]) == 0
+        assert f"--device-index means nothing for {path}: only memory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

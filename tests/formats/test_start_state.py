@@ -163,6 +163,15 @@ def test_contradictions_are_left_out_and_counted(read_history):
     assert history.notes[-1].startswith("Entries that contradict the others: ")
 
 
+def test_a_range_given_back_twice_was_there_once(read_history):
+    given_back = entry("segment_unmap", A, 20 * MIB)
+
+    history = read_history(snapshot([], [*freed(A, 20 * MIB), given_back, given_back]))
+
+    assert [(each.address, each.size) for each in history.segments] == [(A, 20 * MIB)]
+    assert history.notes[-1].startswith("Entries that contradict the others: 1")
+
+
 @pytest.mark.parametrize("action", ["free_requested", "free_completed"])
 def test_half_of_each_free_is_enough(read_history, action):
     content = snapshot(
