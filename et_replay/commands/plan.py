@@ -169,8 +169,7 @@ def _planned(
         where = f"{source.path}: " if len(inputs) > 1 else ""
         warn([f"{where}{note}" for note in notes], arguments.quiet)
         if destination is not None:
-            content = written if _is_csv(destination) else encode_plan(plan)
-            write_whole(Path(destination), content, arguments.force)
+            write_whole(Path(destination), written or encode_plan(plan), arguments.force)
         yield PlanReport(plan.source, plan, destination, notes=notes, rank=source.rank)
 
 

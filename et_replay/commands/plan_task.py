@@ -42,7 +42,7 @@ class PlanTask:
 
 
 def plan_input(task: PlanTask) -> tuple[Plan, bytes, tuple[str, ...]]:
-    """Plan one input; return the plan, for a CSV its CSV form, and what the reader noted."""
+    """Plan one input; return the plan, its CSV form where that is wanted, and notes on reading."""
     recording = task.input.read()
     content = recording.content
     if task.as_csv and not isinstance(content, BufferTable):
@@ -54,7 +54,7 @@ def plan_input(task: PlanTask) -> tuple[Plan, bytes, tuple[str, ...]]:
         plan = _plan_table(task, content)
         alone = f"{content.source} tells no streams, which --share-streams is about."
         notes = (*content.notes, *([alone] if task.share_streams else ()))
-        return plan, _csv(content, plan), notes
+        return plan, _csv(content, plan) if task.as_csv else b"", notes
     if task.share_streams and len(np.unique(content.events.stream)) < 2:
         alone = f"{content.source} is of one stream, so --share-streams changes nothing."
         content = replace(content, notes=(*content.notes, alone))
