@@ -43,13 +43,14 @@ def _null_storage(
 ) -> int:
     """Find the storage id of tensors without memory; 0 if it cannot be told from others.
 
-    Python is always given one of them, and what it calls is given none.
+    Python is always given one of them, and what it calls is given none, though that may return one:
+    `_c10d_functional::_wrap_tensor_autograd` makes what is to be waited for.
     """
     common = set.intersection(*(_storages(nodes[i].inputs) for i in labels))
     for label in labels:
         for i in range(label + 1, last[label] + 1):
             if nodes[i].is_operator and i not in found:
-                common -= _storages((*nodes[i].inputs, *nodes[i].outputs))
+                common -= _storages(nodes[i].inputs)
     return common.pop() if len(common) == 1 else 0
 
 

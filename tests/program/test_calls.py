@@ -86,6 +86,24 @@ def test_what_a_subclass_holds_was_there_before_the_operator_on_it(tmp_path: Pat
     ]
 
 
+def test_what_is_wrapped_until_it_is_waited_for_takes_no_memory(tmp_path: Path) -> None:
+    total, root = T(33, 43, 0, 32, 4), T(34, 44, 0, 32, 4)
+    program = program_of(
+        tmp_path,
+        operator(3, "aten::linalg_vector_norm", inputs=[WRAPPED], outputs=[WRAPPED]),
+        node(4, "PythonSubclass", 3, [WRAPPED]),
+        operator(5, "_c10d_functional::all_reduce", 4, inputs=[WEIGHT], outputs=[total]),
+        operator(6, "_c10d_functional::_wrap_tensor_autograd", 4, [total], [WRAPPED]),
+        operator(7, "aten::sqrt", 4, inputs=[WRAPPED], outputs=[root]),
+        node(8, "PythonSubclass", 7, [WRAPPED]),
+        operator(9, "_c10d_functional::wait_tensor", 8, inputs=[total], outputs=[total]),
+        operator(10, "aten::sqrt", 8, inputs=[total], outputs=[root]),
+    )
+
+    assert [operation.node.id for operation in program.operations] == [5, 9, 10]
+    assert [(s.storage_id, s.size) for s in program.storages] == [(41, 128), (43, 128), (44, 128)]
+
+
 def test_of_a_tensor_subclass_run_the_calls_that_python_makes(tmp_path: Path) -> None:
     program = program_of(
         tmp_path,
