@@ -36,7 +36,7 @@ def with_collective_times(
     lead = Lead(iteration, device, options.replay_mode == COMM, communicator)
     times = [
         communicator.timed(lead, lambda: iteration.timed(first=False, idle=False))
-        for _ in range(options.timed_iterations)
+        for _ in range(options.collective_iterations)
     ]
     return replace(result, collective_times=communicator.times(), timed_iterations=tuple(times))
 

@@ -9,7 +9,7 @@ from et_replay.errors import UsageError
 from et_replay.planning import Plan
 from et_replay.program.schedule import Mode
 from et_replay.replay.configuration import Skip
-from et_replay.replay_modes import COMP
+from et_replay.replay_modes import COMM, COMP
 from et_replay.serving import DEFAULT_DEVICE_MEMORY, left_for_torch
 from et_replay.simulation import NEWEST_VERSION, PLANNED, allocator_name
 from et_replay.torch_settings import TorchSettings
@@ -65,6 +65,11 @@ class ReplayOptions:
         """Return how many iterations take operations' times; none on meta, which computes none."""
         wanted = device_type == "cuda" if self.operator_times is None else self.operator_times
         return self.timed_iterations if wanted and device_type != "meta" else 0
+
+    @property
+    def collective_iterations(self) -> int:
+        """How many further iterations take collectives' times; mode comm has no other point."""
+        return max(self.timed_iterations, self.iterations if self.replay_mode == COMM else 0)
 
     @property
     def allocator_that_serves(self) -> str:

@@ -5,7 +5,7 @@ time, the bus's that times a factor, so that it can be held against the hardware
 of ranks. A rank that comes early waits for the last one, which is no transfer: the time of a call
 is that of the rank that waited least, or where not all wait for all, the longest without waiting.
 Who came when is told by the ranks' own clocks, set by each other where calls end for all at once;
-what these ends differ by from call to call tells how exactly, and a shorter wait counts as none.
+what these ends differ by from call to call tells how exactly, and a shorter wait is not told.
 Messages, and calls of which the ranks made different numbers, are timed with the waiting in them.
 """
 
@@ -149,18 +149,21 @@ class _Call:
         last = self.last(kind)
         if kind.startswith(_ALL_WAIT):
             return {rank: time - self.times[last] for rank, time in self.times.items()}
-        early = {rank: self.begins[last] - begin for rank, begin in self.begins.items()}
         return {
-            rank: min(early[rank], time) if early[rank] > self.error else 0
-            for rank, time in self.times.items()
+            rank: min(early, self.times[rank]) if early > self.error else 0
+            for rank, early in self._early(kind).items()
         }
 
     def time(self, kind: str) -> int:
-        """Return how long it took but for waiting."""
+        """Return how long it took but for waiting, also where that is too short to be told."""
         if kind.startswith(_ALL_WAIT):
             return min(self.times.values())
-        waits = self.waits(kind)
-        return max(time - waits[rank] for rank, time in self.times.items())
+        return max(self.times[rank] - early for rank, early in self._early(kind).items())
+
+    def _early(self, kind: str) -> dict[int, int]:
+        """Say by how much each rank came before the last one."""
+        last = self.begins[self.last(kind)]
+        return {rank: last - begin for rank, begin in self.begins.items()}
 
 
 def _clocks(called: Mapping[_Key, _Ordered]) -> dict[tuple[int, ...], _Clocks]:

@@ -131,7 +131,7 @@ def test_clocks_are_set_by_calls_that_end_for_all_at_once() -> None:
     assert row.waits == {0: 5, 1: 10}
 
 
-def test_a_wait_shorter_than_the_clocks_are_exact_is_none() -> None:
+def test_a_wait_shorter_than_the_clocks_are_exact_is_not_told() -> None:
     """Ends of all_reduces differ by 100, 104 and 97 ns: clocks are right to 4 ns."""
     pair = (0, 1)
     times = {
@@ -146,8 +146,8 @@ def test_a_wait_shorter_than_the_clocks_are_exact_is_none() -> None:
     }
     row = collective_rows(times, {})[1]
     assert row.kind == "broadcast"
-    # rank 1 came 4 ns before rank 0, which cannot be told, and then 5 ns, which can
-    assert row.times == [22, 20]
+    # rank 1 came 4 ns before rank 0, which is too short to be told, and then 5 ns, which is not
+    assert row.times == [20, 20]
     assert row.waits == {0: 0, 1: 5}
 
 
