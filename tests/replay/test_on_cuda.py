@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import statistics
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ BUNDLED = ["convnet_cuda", "moe_cuda", "transformer_cuda"]
 
 @pytest.fixture(autouse=True)
 def an_empty_device() -> Iterator[None]:
-    """Give cached blocks back, and lift the limit that the last replay set."""
+    """Give back cached blocks and what other tests left, and lift the last replay's limit."""
+    gc.collect()
     yield
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(1.0)
