@@ -32,6 +32,11 @@ from typing import Any
 from bench_gpu import ROOT, run, started_by
 from bench_run import CAPTURED, ITERATIONS, STEADY, ratio
 
+from et_replay.formats import open_trace
+from et_replay.ranks.collective import read_collectives
+from et_replay.ranks.groups import process_groups
+from et_replay.ranks.sizes import size_of
+
 JOBS = {"resnet": "resnet --batch 32", "fsdp": "fsdp --deterministic"}
 REPLAYED = ("full", "comm", "comp")
 WITH_THEM = ("full", "comm")
@@ -138,6 +143,8 @@ class Bench:
     ) -> None:
         """Hold collectives of replays against the same alone, and in the job."""
         collectives: dict[str, Any] = {mode: replays[mode].pop("collectives") for mode in WITH_THEM}
+        order = called_in_order(folder / "captured" / "rank-0.et.json")
+        collectives["full"].sort(key=lambda row: order.index(tuple(row[part] for part in CALLED)))
         collectives["alone"] = self._alone(folder, collectives["full"])
         figures["collectives"] = collectives
         collectives["in_job"] = self._in_job(folder, collectives["full"])
@@ -184,7 +191,7 @@ class Bench:
         }
 
     def _alone(self, folder: Path, rows: list[dict[str, Any]]) -> list[float | None]:
-        """Return the time of each of these collectives by itself."""
+        """Return the time of each of these collectives, which are in the job's order, alone."""
         (folder / "rows.json").write_text(json.dumps(rows))
         script = "tests/benchmarks/plain_collectives.py"
         times: list[float | None] = json.loads(
@@ -253,6 +260,16 @@ class Bench:
         ended = self._run(*words, allowed=(1,))
         took = time.monotonic() - begin
         return {"end": "out of memory", "seconds": took, "said": sentences(ended.stderr)}
+
+
+def called_in_order(trace: Path) -> list[tuple[str, str, int]]:
+    """List the kind, type and bytes of each collective of a rank whose groups have all ranks."""
+    opened = open_trace(trace)
+    groups = process_groups(opened, rank=0)
+    return [
+        (each.kind, each.dtype, size_of(each, count := len(groups[each.group].ranks), range(count)))
+        for each in read_collectives(opened, groups)
+    ]
 
 
 def outcome(printed: str) -> dict[str, Any]:
