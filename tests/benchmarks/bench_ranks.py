@@ -174,7 +174,7 @@ class Bench:
         return ("-m", "et_replay", *trace, "--no-operator-times", "--json", "-", *words)
 
     def _replayed(self, folder: Path, mode: str) -> dict[str, Any]:
-        counts = ("--warmup", "5", "--iterations", "20")
+        counts = ("--warmup", "5", "--iterations", "100" if mode == "comm" else "20")
         done = self._run(*self._words(folder, "--replay-mode", mode, *counts))
         (result,) = json.loads(done.stdout)["results"]
         keys = ("peak_allocated_bytes", "peak_reserved_bytes", "operations", "waiting_ns")

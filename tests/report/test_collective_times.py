@@ -151,6 +151,25 @@ def test_a_wait_shorter_than_the_clocks_are_exact_is_not_told() -> None:
     assert row.waits == {0: 0, 1: 5}
 
 
+def test_a_clock_that_ends_of_calls_do_not_tell_from_another_stands() -> None:
+    """Ends of all_reduces differ by 2, -3 and 8 ns."""
+    pair = (0, 1)
+    times = {
+        0: [
+            entry("all_reduce", 4000, [50, 50, 50], [0, 1000, 2000], group=pair),
+            entry("broadcast", 1000, [20], [3000], group=pair),
+        ],
+        1: [
+            entry("all_reduce", 4000, [52, 47, 58], [0, 1000, 2000], group=pair),
+            entry("broadcast", 1000, [30], [2993], group=pair),
+        ],
+    }
+    row = collective_rows(times, {})[1]
+    assert row.kind == "broadcast"
+    assert row.times == [23]  # rank 1 came 7 ns before rank 0
+    assert row.waits == {0: 0, 1: 7}
+
+
 def test_sends_of_different_ranks_are_not_one_call() -> None:
     times = {
         0: [entry("send", 64, [10], [0], group=(0, 1, 2))],
