@@ -21,7 +21,7 @@ class Ranks(Protocol):
     """What a rank does together with all others."""
 
     def longest(self, time: int) -> int: ...
-    def meet(self) -> None: ...
+    def meet(self) -> bool: ...
 
 
 class Lead:
@@ -49,10 +49,14 @@ class Lead:
             iteration.run(first=False)
             self._cycles = _CYCLES * ranks.longest(time.perf_counter_ns() - begin)
 
-    def take(self) -> None:
-        """Give the GPU something to do before the iteration that comes next."""
+    def take(self) -> bool:
+        """Give the GPU something to do before the iteration that comes next.
+
+        Returns whether the GPUs of all ranks begin that at once.
+        """
         if self._cycles:
             torch.cuda._sleep(self._cycles)  # type: ignore[no-untyped-call]
-            self._ranks.meet()
-        elif self._is_gpu:
+            return self._ranks.meet()
+        if self._is_gpu:
             self._iteration.run(first=False)
+        return False

@@ -168,7 +168,8 @@ class CollectiveTimes:
     `group` are the global ranks, `bytes` the size as NCCL's tests count it: all that a rank has or
     gets, whichever is more. `begins_ns` are when the rank came to each call, from a moment on that
     is the same in all ranks, as far as the end of a barrier is: the difference between ranks is
-    what one waits for another. `iterations` are those in which they were taken.
+    what one waits for another. `iterations` are those in which they were taken; `at_once` says
+    whether the devices of all ranks began each of them at once, to the microsecond.
     """
 
     kind: str
@@ -178,6 +179,7 @@ class CollectiveTimes:
     times_ns: tuple[int, ...]
     begins_ns: tuple[int, ...]
     iterations: int = 1
+    at_once: bool = False
 
 
 @dataclass(frozen=True)

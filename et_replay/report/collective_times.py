@@ -104,7 +104,7 @@ def collective_rows(
         for key, ranks in found.items()
     }
     rows = []
-    clocks = _clocks(called)
+    clocks = _clocks(called, all(each.at_once for of_rank in times.values() for each in of_rank))
     for (kind, group, dtype), ranks in called.items():
         of_sizes: dict[int, list[_Call]] = {}
         for call in _calls(kind, ranks, clocks.get(group, {})):
@@ -166,10 +166,11 @@ class _Call:
         return {rank: last - begin for rank, begin in self.begins.items()}
 
 
-def _clocks(called: Mapping[_Key, _Ordered]) -> dict[tuple[int, ...], _Clocks]:
+def _clocks(called: Mapping[_Key, _Ordered], at_once: bool) -> dict[tuple[int, ...], _Clocks]:
     """Set each rank's clock in each iteration by that of one rank of its group.
 
-    Ranks begin iterations together as far as their hosts do, which is not to the microsecond.
+    Ranks begin iterations together as far as their hosts do, which is not to the microsecond,
+    unless their devices begin them `at_once`.
     """
     gaps: dict[tuple[int, ...], dict[tuple[int, int], list[int]]] = {}
     for (kind, group, _), ranks in called.items():
@@ -183,19 +184,19 @@ def _clocks(called: Mapping[_Key, _Ordered]) -> dict[tuple[int, ...], _Clocks]:
                 of_group = gaps.setdefault(group, {}).setdefault((rank, iteration), [])
                 of_group.append(begin + time - other_begin - other_time)
     return {
-        group: {key: _clock(values) for key, values in of_group.items()}
+        group: {key: _clock(values, at_once) for key, values in of_group.items()}
         for group, of_group in gaps.items()
     }
 
 
-def _clock(gaps: Sequence[int]) -> _Clock:
+def _clock(gaps: Sequence[int], at_once: bool) -> _Clock:
     """Return the clock whose ends of calls are so far from those of another.
 
-    One that these do not tell from the other stands: in mode comm iterations begin at once.
+    Where it should be right, it is set only if these tell it from the other.
     """
     ahead = round(statistics.median(gaps))
     error = max(abs(gap - ahead) for gap in gaps)
-    return _Clock(0 if abs(ahead) <= error else ahead, error)
+    return _Clock(0 if at_once and abs(ahead) <= error else ahead, error)
 
 
 def _calls(kind: str, ranks: _Ordered, clocks: _Clocks) -> Iterator[_Call]:

@@ -28,8 +28,9 @@ class Told:
         self.asked.append(time)
         return 5 * MS
 
-    def meet(self) -> None:
+    def meet(self) -> bool:
         self.done.append("meet")
+        return True
 
 
 @pytest.fixture
@@ -45,15 +46,13 @@ def test_collectives_alone_are_launched_while_the_gpu_is_held_and_begin_on_all_a
     lead = Lead(told, GPU, True, told)
     told.done.clear()
 
-    lead.take()
-
+    assert lead.take()
     assert told.asked[0] >= 2 * MS  # what this host took
     assert told.done == ["sleep 20000000", "meet"]  # 4 cycles a ns of the slowest one's 5 ms
 
 
 def test_other_iterations_follow_one_as_in_a_job(told: Told) -> None:
-    Lead(told, GPU, False, told).take()
-
+    assert not Lead(told, GPU, False, told).take()
     assert told.done == ["run False"]
 
 

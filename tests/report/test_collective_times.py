@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from et_replay.replay.result import CollectiveTimes
@@ -19,10 +21,10 @@ def entry(
     *,
     group: tuple[int, ...] = ALL,
     iterations: int = 1,
+    at_once: bool = False,
 ) -> CollectiveTimes:
-    return CollectiveTimes(
-        kind, group, "float", size, tuple(times_ns), tuple(begins_ns), iterations
-    )
+    times, begins = tuple(times_ns), tuple(begins_ns)
+    return CollectiveTimes(kind, group, "float", size, times, begins, iterations, at_once)
 
 
 @pytest.mark.parametrize(
@@ -151,23 +153,26 @@ def test_a_wait_shorter_than_the_clocks_are_exact_is_not_told() -> None:
     assert row.waits == {0: 0, 1: 5}
 
 
-def test_a_clock_that_ends_of_calls_do_not_tell_from_another_stands() -> None:
-    """Ends of all_reduces differ by 2, -3 and 8 ns."""
-    pair = (0, 1)
+@pytest.mark.parametrize(("at_once", "time", "wait"), [(True, 23, 7), (False, 21, 9)])
+def test_clocks_that_began_at_once_are_set_only_if_ends_of_calls_tell_them_apart(
+    at_once: bool, time: int, wait: int
+) -> None:
+    """Ends of all_reduces differ by 2, -3 and 8 ns, and rank 1 came 7 ns before rank 0."""
+    told = partial(entry, group=(0, 1), at_once=at_once)
     times = {
         0: [
-            entry("all_reduce", 4000, [50, 50, 50], [0, 1000, 2000], group=pair),
-            entry("broadcast", 1000, [20], [3000], group=pair),
+            told("all_reduce", 4000, [50, 50, 50], [0, 1000, 2000]),
+            told("broadcast", 1000, [20], [3000]),
         ],
         1: [
-            entry("all_reduce", 4000, [52, 47, 58], [0, 1000, 2000], group=pair),
-            entry("broadcast", 1000, [30], [2993], group=pair),
+            told("all_reduce", 4000, [52, 47, 58], [0, 1000, 2000]),
+            told("broadcast", 1000, [30], [2993]),
         ],
     }
     row = collective_rows(times, {})[1]
     assert row.kind == "broadcast"
-    assert row.times == [23]  # rank 1 came 7 ns before rank 0
-    assert row.waits == {0: 0, 1: 7}
+    assert row.times == [time]
+    assert row.waits == {0: 0, 1: wait}
 
 
 def test_sends_of_different_ranks_are_not_one_call() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -59,6 +60,7 @@ class Communicator:
         self._preparer = CollectivePreparer(self._plan, self._choice, world, exchange, target)
         self._timed = bool(self._plan.collectives)
         self._iterations: list[dict[int, Interval]] = []
+        self._at_once = False
         self._clock: HostCallClock | EventCallClock = HostCallClock()
 
     @property
@@ -136,14 +138,14 @@ class Communicator:
         longest: int = max(self._world.gather_to_all(time))
         return longest
 
-    def meet(self) -> None:
-        """Let the device come to this at the same time as those of all other ranks."""
-        self._world.meet(self._device)
+    def meet(self) -> bool:
+        """Let the device come to this when those of all other ranks do, if it can be done."""
+        return self._world.meet(self._device)
 
     def timed(self, lead: Lead, run: Callable[[], int]) -> int:
         """Run an iteration, begun by all ranks at once, and take the time of each collective."""
         self._world.barrier()
-        lead.take()
+        self._at_once = lead.take()
         self._clock.start()
         self._exchange.clock = self._clock
         try:
@@ -156,7 +158,8 @@ class Communicator:
     def times(self) -> tuple[CollectiveTimes, ...]:
         """Return the times that were taken."""
         made = self._plan.collectives
-        return collective_times(self._iterations, made, self._groups, self._casting)
+        times = collective_times(self._iterations, made, self._groups, self._casting)
+        return tuple(replace(each, at_once=self._at_once) for each in times)
 
     def notes(self) -> tuple[str, ...]:
         """Say what of the collectives is not as in the job, or not known to be."""

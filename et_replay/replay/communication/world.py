@@ -82,11 +82,13 @@ class World:
         with _broken_off():
             self._words.barrier(options).wait()
 
-    def meet(self, device: torch.device) -> None:
+    def meet(self, device: torch.device) -> bool:
         """Let a device wait for those of all processes, if a group of the replay has them all."""
-        if dist.group.WORLD in self._groups.values():
-            with _broken_off():
-                dist.all_reduce(torch.zeros(1, device=device))
+        if dist.group.WORLD not in self._groups.values():
+            return False
+        with _broken_off():
+            dist.all_reduce(torch.zeros(1, device=device))
+        return True
 
     def gather_to_all(self, value: Any) -> list[Any]:
         """Return the values of all processes in all of them."""
