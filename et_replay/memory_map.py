@@ -78,6 +78,7 @@ class MemoryMap:
     allocator: str
     torch_version: str
     capacity: int
+    fraction: float | None
     timeline: Timeline
     blocks: Blocks
     segments: Segments
@@ -112,14 +113,22 @@ def map_memory(
     *,
     torch_version: str,
     plan: Plan | None = None,
+    fraction: float | None = None,
 ) -> MemoryMap:
     """Run all of `history`, requests that do not fit left out, and keep what was where.
 
-    Raises UsageError as `simulator_for` does, OutOfMemoryError where what lives before the first
-    event does not fit, and UndefinedBehaviorError.
+    `fraction` is what PyTorch may hold of the `capacity` in bytes. Raises UsageError as
+    `simulator_for` does, OutOfMemoryError where what lives before the first event does not fit, and
+    UndefinedBehaviorError.
     """
     simulator = simulator_for(
-        history, allocator, capacity, torch_version=torch_version, plan=plan, record_trace=True
+        history,
+        allocator,
+        capacity,
+        torch_version=torch_version,
+        plan=plan,
+        fraction=fraction,
+        record_trace=True,
     )
     run_before(simulator, history, allocator)
     before, entries_before = simulator.segments(), len(simulator.trace())
@@ -132,6 +141,7 @@ def map_memory(
         allocator=allocator,
         torch_version=torch_version,
         capacity=capacity,
+        fraction=fraction,
         timeline=timeline,
         blocks=_blocks(history.events, timeline, before),
         segments=_segments(before, entries, rows.tolist(), len(history.events)),

@@ -67,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_imports(parser)
     options.add_torch_version(parser)
     options.add_device_memory(parser)
+    options.add_memory_fraction(parser)
     parser.add_argument(
         "--iterations",
         type=argument_types.integer(1),
@@ -104,6 +105,7 @@ class _Task:
     allocators: tuple[str, ...]
     torch_version: str | None
     device_memory: int | None
+    memory_fraction: float | None
     iterations: int
     plan: Plan | None
     keep_history: bool
@@ -123,6 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
             allocators,
             source.version(arguments.torch_version),
             arguments.device_memory,
+            arguments.memory_fraction,
             arguments.iterations or 1,
             plan,
             keep_history=bool(arguments.page or arguments.snapshot),
@@ -183,6 +186,7 @@ def _report(task: _Task) -> InputReport:
             device_memory=task.device_memory,
             iterations=task.iterations,
             plan=task.plan,
+            fraction=task.memory_fraction,
         )
         for allocator in task.allocators
     ]
@@ -197,6 +201,7 @@ def _report(task: _Task) -> InputReport:
         notes=history.notes,
         history=history if task.keep_history else None,
         rank=task.input.rank,
+        memory_fraction=task.memory_fraction,
     )
 
 
@@ -241,7 +246,8 @@ def _write_pictures(report: InputReport, arguments: argparse.Namespace) -> None:
     rows = report.rows
     plan = next((row.plan for row in rows if row.plan is not None), None)
     names = [row.allocator for row in rows]
-    maps = maps_of(history, names, report.device_memory, rows[0].torch_version, plan)
+    version, fraction = rows[0].torch_version, report.memory_fraction
+    maps = maps_of(history, names, report.device_memory, version, plan, fraction)
     if arguments.page:
         write_page(maps, arguments.page, arguments.force)
     if arguments.snapshot:

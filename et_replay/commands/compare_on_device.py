@@ -101,6 +101,7 @@ def _refuse(arguments: argparse.Namespace) -> None:
         "--snapshot": arguments.snapshot,
         "--plan": arguments.plan,
         "--torch-version": arguments.torch_version,
+        "--memory-fraction": arguments.memory_fraction,
         "--device-index": arguments.device_index,
     }
     for flag, value in given.items():

@@ -139,6 +139,17 @@ def add_device_memory(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_memory_fraction(parser: argparse.ArgumentParser, of: str = "") -> None:
+    """Add the option that says what share of a simulated device PyTorch may hold."""
+    parser.add_argument(
+        "--memory-fraction",
+        type=argument_types.share,
+        metavar="F",
+        help=f"{of}what share of the device memory PyTorch may hold, as "
+        "torch.cuda.set_per_process_memory_fraction sets it (default: all)",
+    )
+
+
 def add_other_memory(parser: argparse.ArgumentParser) -> None:
     """Add the option that says what of a simulated device is not PyTorch's."""
     parser.add_argument(

@@ -21,6 +21,7 @@ def maps_of(
     capacity: int,
     torch_version: str,
     plan: Plan | None = None,
+    fraction: float | None = None,
 ) -> list[MemoryMap]:
     """Map the memory of `history` under every allocator that can serve it at all.
 
@@ -37,6 +38,7 @@ def maps_of(
                     capacity,
                     torch_version=torch_version,
                     plan=plan_for(history, allocator, plan),
+                    fraction=fraction,
                 )
             )
         except (OutOfMemoryError, UndefinedBehaviorError) as failure:

@@ -74,7 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.plan = plan_path(arguments.plan, arguments.trace)
     recording = open_recording(arguments.trace, strict=arguments.strict)
     if isinstance(recording, MemoryHistory):
-        return replay_history(with_gpu(recording, captured), arguments, version_of(captured))
+        version = arguments.torch_version or version_of(captured)
+        return replay_history(with_gpu(recording, captured), arguments, version)
     _check_fraction(arguments)
     return _replay_trace(recording, arguments, captured)
 

@@ -223,13 +223,8 @@ def _add_allocator(parser: argparse.ArgumentParser) -> None:
         "--help lists them; on cuda one serves in place of PyTorch's own, whose name is torch "
         "there (default: native, on cuda torch, in mode stalloc that; of a history, as recorded)",
     )
-    parser.add_argument(
-        "--memory-fraction",
-        type=argument_types.share,
-        metavar="F",
-        help="for a history: what share of the device memory PyTorch may hold, as "
-        "torch.cuda.set_per_process_memory_fraction sets it (default: all)",
-    )
+    options.add_torch_version(parser)
+    options.add_memory_fraction(parser, "for a history: ")
     parser.add_argument(
         "--explain",
         choices=[moment.value for moment in Moment],

@@ -59,19 +59,22 @@ def replay_history(
         device_memory=device_memory,
         proven=arguments.device_memory is None and history.device_memory is not None,
         other_memory=arguments.other_memory,
+        memory_fraction=arguments.memory_fraction,
         failure=failure,
         explanation=explanation,
         options=() if failure is None else find_way_out([Case("", history)], limit, version),
     )
-    if arguments.page:
-        names = dict.fromkeys((allocator, "expandable", PLANNED))
-        maps = maps_of(history, tuple(names), capacity, served.torch_version, served.plan)
-        write_page(maps, arguments.page, arguments.force)
-    return _write(report, arguments)
+    return _write(report, capacity, arguments)
 
 
-def _write(report: HistoryReport, arguments: argparse.Namespace) -> int:
+def _write(report: HistoryReport, capacity: int, arguments: argparse.Namespace) -> int:
     """Write what came of it; return the exit code."""
+    served = report.served
+    if arguments.page:
+        names = tuple(dict.fromkeys((served.allocator, "expandable", PLANNED)))
+        version, plan, fraction = served.torch_version, served.plan, report.memory_fraction
+        maps = maps_of(report.history, names, capacity, version, plan, fraction)
+        write_page(maps, arguments.page, arguments.force)
     write_result(
         history_text(report, arguments.verbose),
         document("replay", [history_object(report)]),

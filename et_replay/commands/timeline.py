@@ -68,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_job_mode(parser)
     options.add_torch_version(parser)
     options.add_device_memory(parser)
+    options.add_memory_fraction(parser)
     options.add_output(parser, "--json and --output")
 
 
@@ -88,7 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
     warn(history.notes, arguments.quiet)
     _, version = version_to_imitate(history, source.version(arguments.torch_version))
     capacity = capacity_for(history, arguments.device_memory)
-    maps = maps_of(history, allocators, capacity, version)
+    fraction = arguments.memory_fraction
+    maps = maps_of(history, allocators, capacity, version, fraction=fraction)
     content = _FORMS[form](maps[0]) if form else page(maps).encode()
     write_whole(Path(output), content, arguments.force)
     write_result(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from et_replay.comparison import AddressCheck, Comparison
 from et_replay.events import MemoryHistory
+from et_replay.report.device_memory import fraction_text
 from et_replay.report.document import JsonObject, failure_object
 from et_replay.report.job import is_job, worst_first
 from et_replay.report.plan import arena_note, served_object, served_text
@@ -45,6 +46,7 @@ class InputReport:
     notes: Sequence[str]
     history: MemoryHistory | None = None
     rank: int | None = None
+    memory_fraction: float | None = None
 
 
 def compare_text(reports: Sequence[InputReport]) -> str:
@@ -111,7 +113,8 @@ def _summary(report: InputReport) -> Iterator[tuple[str, str]]:
     yield "Events", f"{report.events}, {_times(report.iterations)} without a reset"
     versions = sorted({row.torch_version for row in report.rows})
     yield "Allocators", f"as in torch {', '.join(versions)}, device memory simulated"
-    yield "Capacity", format_bytes(report.device_memory)
+    capacity = format_bytes(report.device_memory)
+    yield "Capacity", f"{capacity}{fraction_text(report.memory_fraction)}"
     if report.addresses is not None:
         yield "Addresses", _addresses(report.addresses)
     for row in report.rows:
@@ -170,6 +173,7 @@ def row_object(report: InputReport, row: Comparison) -> JsonObject:
         "events": report.events,
         "iterations": report.iterations,
         "device_memory_bytes": report.device_memory,
+        "memory_fraction": report.memory_fraction,
         "peak_allocated_bytes": statistics.peak_allocated_bytes,
         "peak_active_bytes": statistics.peak_active_bytes,
         "peak_reserved_bytes": statistics.peak_reserved_bytes,

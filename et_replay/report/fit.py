@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from et_replay.explain import Explanation, Fit
+from et_replay.report.device_memory import other_memory_text
 from et_replay.report.document import JsonObject, classes_object
 from et_replay.report.job import is_job, worst_first
-from et_replay.report.other_memory import other_memory_text
 from et_replay.report.table import fields, table
 from et_replay.units import format_bytes
 

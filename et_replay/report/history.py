@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from et_replay.comparison import Comparison
 from et_replay.events import MemoryHistory
 from et_replay.explain import Explanation, Option
+from et_replay.report.device_memory import fraction_text, other_memory_text
 from et_replay.report.document import JsonObject, failure_object
 from et_replay.report.explanation import (
     explanation_object,
@@ -15,7 +16,6 @@ from et_replay.report.explanation import (
     option_object,
     way_out_text,
 )
-from et_replay.report.other_memory import other_memory_text
 from et_replay.report.table import fields
 from et_replay.units import counted, format_bytes, format_share
 
@@ -33,6 +33,7 @@ class HistoryReport:
     device_memory: int
     proven: bool
     other_memory: int
+    memory_fraction: float | None
     failure: Explanation | None
     explanation: Explanation | None
     options: Sequence[Option]
@@ -63,6 +64,7 @@ def history_object(report: HistoryReport) -> JsonObject:
         "torch_version": report.served.torch_version,
         "device_memory_bytes": report.device_memory,
         "other_memory_bytes": report.other_memory,
+        "memory_fraction": report.memory_fraction,
         "peak_allocated_bytes": statistics.peak_allocated_bytes,
         "peak_active_bytes": statistics.peak_active_bytes,
         "peak_reserved_bytes": statistics.peak_reserved_bytes,
@@ -82,7 +84,8 @@ def _summary(report: HistoryReport) -> Iterator[tuple[str, str]]:
     yield (
         "Device",
         f"simulated, {format_bytes(report.device_memory)}"
-        f"{' (what the file proves that PyTorch could get)' if report.proven else ''}",
+        f"{' (what the file proves that PyTorch could get)' if report.proven else ''}"
+        f"{fraction_text(report.memory_fraction)}",
     )
     yield "Other memory", other_memory_text(report.other_memory)
     yield (

@@ -9,6 +9,7 @@ from et_replay.errors import OutOfMemoryError
 from et_replay.explain import Explanation, Option
 from et_replay.program import Mode
 from et_replay.replay.result import Coverage, Outcome, Reason, ReplayResult
+from et_replay.report.device_memory import other_memory_text
 from et_replay.report.document import JsonObject, failure_object
 from et_replay.report.explanation import (
     explanation_object,
@@ -17,7 +18,6 @@ from et_replay.report.explanation import (
     way_out_text,
 )
 from et_replay.report.operation_times import operation_times_object, operation_times_text
-from et_replay.report.other_memory import other_memory_text
 from et_replay.report.plan import arena_note, served_object, served_text
 from et_replay.report.table import fields, section, table
 from et_replay.units import format_bytes, format_duration, format_share

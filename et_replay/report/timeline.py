@@ -36,6 +36,7 @@ def timeline_objects(maps: Sequence[MemoryMap], output: str) -> list[JsonObject]
             "allocator": each.allocator,
             "torch_version": each.torch_version,
             "device_memory_bytes": each.capacity,
+            "memory_fraction": each.fraction,
             "events": len(each.history.events),
             "blocks": len(each.blocks),
             "segments": len(each.segments),

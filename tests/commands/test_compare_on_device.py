@@ -46,6 +46,7 @@ def test_only_a_gpu_is_measured(
         ("--snapshot", "x.pickle"),
         ("--plan", "x.json"),
         ("--torch-version", "2.11"),
+        ("--memory-fraction", "0.5"),
         ("--device-index", "0"),
     ],
 )

@@ -182,6 +182,38 @@ def test_memory_of_others_is_taken_from_the_device(
     assert result["way_out"][0]["capacity_bytes"] == 100 * MIB
 
 
+def test_a_share_of_the_device_counts_for_all_that_is_shown(
+    fragmented: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of 200 MiB half, which 120 MiB do not fit."""
+    page, file = tmp_path / "page.html", tmp_path / "rows.json"
+    half = ["--trace", fragmented, "--device-memory", "200MiB", "--memory-fraction", "0.5"]
+    others = ["--allocator", "native", "--json", str(file), "--force"]
+
+    result = replayed(tmp_path, 3, *half, "--page", str(page))
+    assert "200 MiB, of which PyTorch may hold 50.0 %" in capsys.readouterr().out
+    assert (result["device_memory_bytes"], result["memory_fraction"]) == (200 * MIB, 0.5)
+    shown = json.loads(page.read_text().partition('id="data">')[2].partition("</script>")[0])
+    native = shown["maps"][0]
+    assert (native["allocator"], [each["row"] for each in native["failures"]]) == ("native", [3])
+    assert main(["compare", *half, *others]) == 3
+    assert "200 MiB, of which PyTorch may hold 50.0 %" in capsys.readouterr().out
+    (row,) = json.loads(file.read_text())["results"]
+    assert (row["memory_fraction"], row["out_of_memory"]["event"]) == (0.5, 3)
+    assert main(["timeline", *half, *others, "--output", str(page)]) == 0
+    (row,) = json.loads(file.read_text())["results"]
+    assert (row["memory_fraction"], row["failures"][0]["event"]) == (0.5, 3)
+
+
+def test_the_version_that_is_imitated_may_be_told(
+    fragmented: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--trace", fragmented, "--device-memory", "1GiB", "--torch-version"]
+    assert replayed(tmp_path, 0, *words, "2.9")["torch_version"] == "2.9"
+    assert main([*words, "1.13"]) == 2
+    assert "1.13" in capsys.readouterr().err
+
+
 def test_without_a_figure_it_is_said_that_the_device_is_all_pytorchs(
     fragmented: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

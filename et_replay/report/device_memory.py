@@ -1,8 +1,13 @@
-"""Bytes of a device that are not PyTorch's in, what a person reads about them out."""
+"""What of a device PyTorch may hold, or is another's, in; what a person reads about it out."""
 
 from __future__ import annotations
 
-from et_replay.units import format_bytes
+from et_replay.units import format_bytes, format_share
+
+
+def fraction_text(fraction: float | None) -> str:
+    """Say, behind a device's memory, what share of it PyTorch may hold, if not all."""
+    return "" if fraction is None else f", of which PyTorch may hold {format_share(fraction)}"
 
 
 def other_memory_text(other_memory: int) -> str:
