@@ -99,6 +99,12 @@ def _plan_table(task: PlanTask, table: BufferTable) -> Plan:
     """Plan a table; what cannot be planned is named by file and id."""
     if task.iteration == AUTO:
         raise UsageError("--iteration auto is for recorded events; of a CSV, give BEGIN:END.")
+    last = int(table.buffers.start.max(initial=0))
+    if task.iteration is not None and task.iteration[0] > last:
+        raise UsageError(
+            f"--iteration {task.iteration[0]}:{task.iteration[1]} has no buffer of {table.source},"
+            f" whose last one begins at tick {last}."
+        )
     try:
         plan = plan_table(table.buffers, task.iteration, task.effort)
     except PlanError as error:
