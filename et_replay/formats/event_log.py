@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from et_replay.events import Action, AllocationEvents, Int64Array
@@ -126,3 +128,12 @@ class PointerLog:
     def _next_storage(self) -> int:
         self._storages += 1
         return self._storages - 1
+
+
+def lines_left_out(lines: Sequence[int]) -> Iterator[str]:
+    """Say how many lines of a log could not be read, if any, and where the first of them is."""
+    if lines:
+        yield (
+            f"Lines that could not be read were left out: {len(lines)}, the first is line"
+            f" {lines[0]}."
+        )

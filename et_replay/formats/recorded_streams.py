@@ -149,8 +149,12 @@ class _Reader:
         if type(index) is not int or not 0 <= index < len(self._allocations):
             self._fail(number, "no allocation of the file")
         allocation = self._allocations[index]
-        if not (0 <= allocation.size <= LARGEST_BYTES and 0 <= allocation.stream <= LARGEST):
-            self._fail(number, "an allocation without a size and a stream")
+        if not 0 <= allocation.size <= LARGEST_BYTES:
+            expected = f"expected 0 to {LARGEST_BYTES}"
+            self._fail(number, f"an allocation of {allocation.size} bytes, {expected}")
+        if not 0 <= allocation.stream <= LARGEST:
+            expected = f"expected 0 to {LARGEST}"
+            self._fail(number, f"an allocation on the stream {allocation.stream}, {expected}")
         if not 0 <= (allocation.pool or 0) <= LARGEST_POOL[1]:
             expected = f"expected 0 to {LARGEST_POOL[1]}"
             self._fail(number, f"an allocation in the pool {allocation.pool}, {expected}")

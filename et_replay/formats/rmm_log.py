@@ -13,7 +13,7 @@ import re
 
 from et_replay.errors import TraceError
 from et_replay.events import MemoryHistory
-from et_replay.formats.event_log import LARGEST, LARGEST_BYTES, PointerLog
+from et_replay.formats.event_log import LARGEST, LARGEST_BYTES, PointerLog, lines_left_out
 from et_replay.formats.source import Source
 
 KIND = "RMM log"
@@ -34,17 +34,18 @@ def is_rmm_log(head: bytes) -> bool:
 
 def read_rmm_log(source: Source) -> MemoryHistory:
     """Read the log; rows of several threads are taken in the order in which they stand."""
-    log, threads, unread = PointerLog(), set(), 0
-    for line in bytes(source.text).splitlines():
+    log, threads, unread = PointerLog(), set(), []
+    for number, line in enumerate(bytes(source.text).splitlines(), 1):
         match = _ROW.fullmatch(line)
         if match is None:
-            unread += line.strip() not in (b"", _HEADER)
+            if line.strip() not in (b"", _HEADER):
+                unread.append(number)
             continue
         thread, _, action, address, size, stream = match.groups()
         threads.add(thread)
         numbers = _pointer(address), int(size), _pointer(stream)
         if numbers[1] > LARGEST_BYTES or max(numbers) > LARGEST:
-            unread += 1
+            unread.append(number)
         elif action == b"allocate":
             log.allocate(*numbers)
         elif action == b"allocate failure":
@@ -57,8 +58,7 @@ def read_rmm_log(source: Source) -> MemoryHistory:
     notes = [*filter(None, [source.damage]), *log.notes()]
     if len(threads) > 1:
         notes.append(f"Events of {len(threads)} threads were taken in the order of the log.")
-    if unread:
-        notes.append(f"Rows that could not be read were left out: {unread}.")
+    notes += lines_left_out(unread)
     return MemoryHistory(source.name, KIND, rows.events(), rows.addresses(), notes=tuple(notes))
 
 

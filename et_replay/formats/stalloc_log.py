@@ -13,7 +13,7 @@ import re
 
 from et_replay.errors import TraceError
 from et_replay.events import MemoryHistory
-from et_replay.formats.event_log import LARGEST, LARGEST_BYTES, PointerLog
+from et_replay.formats.event_log import LARGEST, LARGEST_BYTES, PointerLog, lines_left_out
 from et_replay.formats.source import Source
 
 KIND = "STAlloc log"
@@ -35,16 +35,17 @@ def is_stalloc_log(head: bytes) -> bool:
 
 def read_stalloc_log(source: Source) -> MemoryHistory:
     """Read the log of one device."""
-    log, unread, any_line = PointerLog(), 0, False
-    for line in bytes(source.text).splitlines():
+    log, unread, any_line = PointerLog(), [], False
+    for number, line in enumerate(bytes(source.text).splitlines(), 1):
         match = _LINE.fullmatch(line)
         if match is None:
-            unread += bool(line.strip()) and not _MARKER.fullmatch(line)
+            if line.strip() and not _MARKER.fullmatch(line):
+                unread.append(number)
             continue
         size, any_line = int(match[3]), True
         address, stream = pointer(match[2]), pointer(match[4])
         if size > LARGEST_BYTES or max(address, stream) > LARGEST:
-            unread += 1
+            unread.append(number)
         elif match[1] == b"1":
             log.allocate(address, size, stream)
         else:
@@ -53,8 +54,7 @@ def read_stalloc_log(source: Source) -> MemoryHistory:
         raise TraceError(f"{source.name} is a log of STAlloc without an allocation.")
     rows = log.finish()
     notes = [*filter(None, [source.damage]), *log.notes()]
-    if unread:
-        notes.append(f"Lines that could not be read were left out: {unread}.")
+    notes += lines_left_out(unread)
     return MemoryHistory(source.name, KIND, rows.events(), rows.addresses(), notes=tuple(notes))
 
 

@@ -64,11 +64,14 @@ def test_rmm_log_without_its_header_is_recognised_by_a_row(read_history):
 
 
 @pytest.mark.parametrize("text", [STALLOC, RMM])
-def test_lines_that_cannot_be_read_are_counted(read_history, text):
-    history = read_history(text + "\nrubbish\n1 0xfffffffffffffffff 5 5\n")
+def test_lines_that_cannot_be_read_are_counted_and_the_first_is_named(read_history, text):
+    history = read_history(f"{text}\nrubbish\n1 0xfffffffffffffffff 5 5\n")
+    line = text.count("\n") + 2
 
     assert len(history.events) >= 4
-    assert history.notes[-1].endswith("could not be read were left out: 2.")
+    assert history.notes[-1] == (
+        f"Lines that could not be read were left out: 2, the first is line {line}."
+    )
 
 
 def test_numbers_beyond_any_device_are_left_out(read_history):

@@ -93,9 +93,19 @@ def test_unknown_events_are_left_out_and_counted(read_history):
         ({"events": [[0, "a", 3]]}, r"events\[0\] has no allocation of the file"),
         ({"events": [[0, "f", 0]]}, r"events\[0\] has an allocation that is not live"),
         ({"events": [[0, "a", 0], [1, "a", 0]]}, r"events\[1\] has an allocation that"),
-        ({"allocations": [[-1, 0, 0]]}, r"events\[0\] has an allocation without a size"),
-        ({"allocations": [[1, 1 << 63, 0]]}, r"events\[0\] has an allocation without a size"),
-        ({"allocations": [[(1 << 61) + 1, 0, 0]]}, r"events\[0\] has an allocation without a size"),
+        (
+            {"allocations": [[-1, 0, 0]]},
+            r"events\[0\] has an allocation of -1 bytes, expected 0 to",
+        ),
+        (
+            {"allocations": [[1, -3, 0]]},
+            r"an allocation on the stream -3, expected 0 to 92233720368",
+        ),
+        ({"allocations": [[1, 1 << 63, 0]]}, "holds no recorded streams: "),
+        (
+            {"allocations": [[(1 << 61) + 1, 0, 0]]},
+            "an allocation of 2305843009213693953 bytes, expected 0 to 2305843009213693952",
+        ),
         (
             {"allocations": [[1, 0, 1 << 32]]},
             r"events\[0\] has an allocation in the pool 4294967296, expected 0 to 4294967295",
