@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from et_replay.errors import OutOfMemoryError, UsageError
 from et_replay.events import AllocationEvents, MemoryHistory
+from et_replay.formats.allocator_settings import options_in
 from et_replay.planning import Plan, plan_history
-from et_replay.simulation import PLANNED, Simulator, allocator_name, usable_bytes
+from et_replay.simulation import PLANNED, VERSIONS, Simulator, allocator_name, usable_bytes
 from et_replay.units import format_bytes
 
 DEFAULT_DEVICE_MEMORY = 80 * 2**30
@@ -33,6 +36,36 @@ def left_for_torch(device_memory: int, other_memory: int) -> int:
 def as_recorded(history: MemoryHistory) -> str:
     """Return the allocator that served `history` when it was recorded."""
     return f"native:{history.settings}" if history.settings else "native"
+
+
+def with_known_settings(history: MemoryHistory) -> MemoryHistory:
+    """Leave out recorded settings that no version of the allocator takes, and say so."""
+    if not history.settings or not _refusal(history.settings):
+        return history
+    refusals = {option: _refusal(option) for option in options_in(history.settings)}
+    known = ",".join(option for option, refusal in refusals.items() if not refusal)
+    notes = [
+        f"The recorded setting {option} is left out: {refusal}"
+        for option, refusal in refusals.items()
+        if refusal
+    ]
+    if not notes or _refusal(known):  # none of them alone is what cannot be
+        known = ""
+        notes = [f"All recorded settings are left out: {_refusal(history.settings)}"]
+    return replace(history, settings=known, notes=(*history.notes, *notes))
+
+
+def _refusal(settings: str) -> str:
+    """Return why no version of the native allocator takes settings, "" where one does."""
+    refusal = ""
+    for version in VERSIONS:
+        try:
+            Simulator(f"native:{settings}", torch_version=version)
+        except UsageError as error:
+            refusal = str(error)
+        else:
+            return ""
+    return refusal
 
 
 def plan_for(history: MemoryHistory, allocator: str, plan: Plan | None = None) -> Plan | None:

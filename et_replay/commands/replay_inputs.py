@@ -66,7 +66,7 @@ def options_of(
         device=arguments.device,
         device_memory=arguments.device_memory,
         gpu_memory=None if captured is None else captured.header.device_memory_bytes,
-        imitated_version=arguments.torch_version or version_of(captured) or NEWEST_VERSION,
+        imitated_version=version_of(captured, arguments.torch_version) or NEWEST_VERSION,
         device_memory_threshold=arguments.device_memory_threshold,
         warmup=arguments.warmup,
         iterations=arguments.iterations,

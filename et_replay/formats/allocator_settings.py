@@ -35,9 +35,14 @@ class AllocatorSettings:
         return max(-(-size // 512), 1) * 512
 
 
+def options_in(text: str) -> list[str]:
+    """List the options of a settings string, as NAME:VALUE."""
+    return [":".join(option) for option in _OPTION.findall(re.sub(r"\s", "", text))]
+
+
 def settings_from_text(text: str) -> AllocatorSettings:
     """Read a settings string; what is unknown or malformed in it is left to the allocator."""
-    options = dict(_OPTION.findall(re.sub(r"\s", "", text)))
+    options = dict(option.split(":", 1) for option in options_in(text))
     max_split = _integer(options.get("max_split_size_mb", ""))
     return AllocatorSettings(
         text=text,

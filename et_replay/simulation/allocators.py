@@ -12,7 +12,8 @@ PLANNED = "stalloc"
 """The allocator that serves a plan."""
 TORCH = "torch"
 """The name of PyTorch's own allocator on a real device; settings may follow, as after others."""
-OLDEST_VERSION, NEWEST_VERSION = "2.7", "2.14"
+VERSIONS = tuple(f"2.{minor}" for minor in range(7, 15))
+OLDEST_VERSION, NEWEST_VERSION = VERSIONS[0], VERSIONS[-1]
 
 
 def nearest_version(torch_version: str) -> str:

@@ -205,6 +205,37 @@ def test_a_share_of_the_device_counts_for_all_that_is_shown(
     assert (row["memory_fraction"], row["failures"][0]["event"]) == (0.5, 3)
 
 
+@pytest.mark.parametrize(
+    ("recorded", "left", "said"),
+    [
+        (
+            "foo:bar, expandable_segments:True,roundup_power2_divisions:[256:1,>:3]",
+            "native:expandable_segments:True",
+            ["setting foo:bar is left out: No", "divisions:[256:1,>:3] is left out: The allocator"],
+        ),
+        ("max_split_size_mb:5", "native", ["expected at least 20 (MiB, a packed segment), got 5"]),
+        ("nonsense", "native", ["All recorded settings are left out: "]),
+        ("max_split_size_mb:64", "native:max_split_size_mb:64", []),
+    ],
+)
+def test_recorded_settings_that_there_are_none_such_of_are_left_out(
+    fragmented: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    recorded: str,
+    left: str,
+    said: list[str],
+) -> None:
+    content = json.loads(Path(fragmented).read_text())
+    content["allocator_settings"] = {"PYTORCH_CUDA_ALLOC_CONF": recorded}
+    Path(fragmented).write_text(json.dumps(content))
+
+    assert replayed(tmp_path, 0, "--trace", fragmented)["allocator"] == left
+    error = capsys.readouterr().err
+    assert all(each in error for each in said)
+    assert error.count("left out") == len(said)
+
+
 def test_the_version_that_is_imitated_may_be_told(
     fragmented: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
