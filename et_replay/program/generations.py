@@ -38,19 +38,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from et_replay.execution_trace import (
-    Node,
-    Opaque,
-    TensorRef,
-    contiguous_strides,
-    tensors,
-)
+from et_replay.execution_trace import Node, Opaque, TensorRef, tensors
 from et_replay.program.nesting import Nesting
 from et_replay.program.overwrites import Overwrites
 from et_replay.program.program import Storage, StorageKind, Tensor
 from et_replay.program.sightings import Sightings, identity
+from et_replay.program.storage_records import StorageRecords
 
 
 @dataclass(frozen=True)
@@ -85,74 +80,69 @@ def trace_generations(
             ending[nesting.last[i]].append(i)
         for call in reversed(ending.pop(i, ())):
             tracker.end(call)
-    return Generations(
-        tracker.storages, tracker.places, tracker.tensors, tracker.inputs, tracker.outputs
-    )
+    return tracker.generations()
 
 
-@dataclass
 class _Tracker:
-    nesting: Nesting
-    known_before: Callable[[int], bool]
-    overwrites: Overwrites
-    storages: list[Storage] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
-    tensors: list[Tensor] = field(default_factory=list)
-    inputs: list[tuple[int, ...]] = field(default_factory=list)
-    outputs: list[tuple[int, ...]] = field(default_factory=list)
+    """Tells, call by call, which storage each tensor is in."""
 
-    def __post_init__(self) -> None:
-        count = len(self.nesting.nodes)
-        self._moment = 0
-        self._began = [0] * count
+    def __init__(
+        self, nesting: Nesting, known_before: Callable[[int], bool], overwrites: Overwrites
+    ) -> None:
+        count = len(nesting.nodes)
+        self._nesting = nesting
+        self._known_before = known_before
+        self._overwrites = overwrites
+        self._records = StorageRecords(nesting)
+        self._inputs: list[tuple[int, ...]] = []
+        self._outputs: list[tuple[int, ...]] = [()] * count
         self._given: list[frozenset[int]] = [frozenset()] * count
         self._taken: list[tuple[int, ...]] = [()] * count
         self._current: dict[int, int] = {}
-        self._last_sight: dict[int, tuple[int, TensorRef]] = {}
-        self._tensor_index: dict[tuple[object, ...], int] = {}
-        self._lowest_byte: dict[int, int] = {}
         self._later: Sightings | None = None
-        self._operation = {call: k for k, call in enumerate(self.nesting.top_level())}
-        self._operations_begun = -1
-        self.outputs = [()] * count
 
     def begin(self, i: int, node: Node) -> None:
         """See what call `i` was given."""
-        self._moment += 1
-        self._began[i] = self._moment
-        self._operations_begun = self._operation.get(i, self._operations_begun)
+        self._records.begin(i)
         refs = list(tensors(node.inputs))
-        if not self.nesting.operators[i]:
-            self.inputs.append(tuple(self._see_label(i, ref) for ref in refs))
+        if not self._nesting.operators[i]:
+            self._inputs.append(tuple(self._see_label(i, ref) for ref in refs))
             return
         self._given[i] = frozenset([identity(ref) for ref in refs])
         fresh = self._fresh(i, node, refs)
-        self.inputs.append(
-            tuple(
-                [
-                    self._sight(i, ref, self._given_storage(i, ref, fresh)) if ref.defined else -1
-                    for ref in refs
-                ]
-            )
+        sight = self._records.sight
+        given = tuple(
+            [
+                sight(i, ref, self._given_storage(i, ref, fresh)) if ref.defined else -1
+                for ref in refs
+            ]
         )
-        self._taken[i] = tuple({self.tensors[t].storage for t in self.inputs[i] if t >= 0})
+        self._inputs.append(given)
+        self._taken[i] = tuple({self._records.tensors[t].storage for t in given if t >= 0})
 
     def end(self, i: int) -> None:
         """See what call `i` returns, and let go of what it was given."""
-        self._moment += 1
-        node = self.nesting.nodes[i]
-        self.outputs[i] = tuple(
+        records = self._records
+        records.moment += 1
+        self._outputs[i] = tuple(
             [
-                self._sight(i, ref, self._returned_storage(i, ref)) if ref.defined else -1
-                for ref in tensors(node.outputs)
+                records.sight(i, ref, self._returned_storage(i, ref)) if ref.defined else -1
+                for ref in tensors(self._nesting.nodes[i].outputs)
             ]
         )
         for storage in self._taken[i]:
-            self.storages[storage].died = self._moment
+            records.storages[storage].died = records.moment
+
+    def generations(self) -> Generations:
+        """Return what there was, once all calls have ended."""
+        records = self._records
+        return Generations(
+            records.storages, records.places, records.tensors, self._inputs, self._outputs
+        )
 
     def _fresh(self, i: int, node: Node, refs: list[TensorRef]) -> frozenset[int] | None:
         """Name what call `i` is given only to overwrite; None where that cannot be known."""
-        overwritten = self.overwrites(i, node)
+        overwritten = self._overwrites(i, node)
         if overwritten is None:
             return None
         read = {identity(ref) for flat, ref in enumerate(refs) if flat not in overwritten}
@@ -161,7 +151,7 @@ class _Tracker:
     def _given_storage(self, i: int, ref: TensorRef, fresh: frozenset[int] | None) -> int:
         key = identity(ref)
         current = self._current.get(key)
-        caller = self.nesting.enclosing[i]
+        caller = self._nesting.enclosing[i]
         if caller >= 0 and not self._visible(caller, key, current):
             if current is not None and self._is_hidden_state(i, key):
                 return current
@@ -170,11 +160,11 @@ class _Tracker:
             if current is not None and not self._is_recycled(current, ref):
                 return current
             started = self._start(key, ref, StorageKind.IMPLICIT, i)
-            self.storages[started].blank = True
+            self._records.storages[started].blank = True
             return started
         if current is not None:
             return current
-        known = fresh is not None and self.nesting.nodes[i].is_kernel
+        known = fresh is not None and self._nesting.nodes[i].is_kernel
         unseen = not known and self._appeared_unseen(i, key, ref)
         return self._start(key, ref, StorageKind.IMPLICIT if unseen else StorageKind.INPUT, i)
 
@@ -182,13 +172,13 @@ class _Tracker:
         key = identity(ref)
         current = self._current.get(key)
         if current is not None and self._visible(i, key, current):
-            storage = self.storages[current]
+            storage = self._records.storages[current]
             if storage.kind is StorageKind.IMPLICIT and key not in self._given[i]:
                 storage.kind = StorageKind.PRODUCED
             return current
         if current is not None and self._is_held(i, key):
             return current
-        if _has_unknown_storage(self.nesting.nodes[i]):
+        if _has_unknown_storage(self._nesting.nodes[i]):
             return self._start(key, ref, StorageKind.INPUT, i) if current is None else current
         return self._start(key, ref, StorageKind.PRODUCED, i)
 
@@ -198,10 +188,10 @@ class _Tracker:
         A part of a larger storage is overwritten too, by each of those that fill it: it begins
         further in, or nothing that was seen of the storage lies where it does.
         """
-        known = self._last_sight.get(ref.tensor_id)
+        known = self._records.last_sight(ref.tensor_id)
         if known is not None and known[0] == current:
             return False
-        return ref.offset == 0 and self._lowest_byte[current] < ref.end
+        return ref.offset == 0 and self._records.lowest_byte(current) < ref.end
 
     def _visible(self, call: int, key: int, current: int | None) -> bool:
         """Tell whether `call` was given `key`, or its current storage was made inside it."""
@@ -209,103 +199,43 @@ class _Tracker:
             return True
         if current is None:
             return False
-        place, outermost = self.places[current], self.nesting.outermost
-        inside = call <= place <= self.nesting.last[call]
+        place, outermost = self._records.places[current], self._nesting.outermost
+        inside = call <= place <= self._nesting.last[call]
         return inside and outermost[place] == outermost[call]
 
     def _is_held(self, i: int, key: int) -> bool:
         """Tell whether a caller of `i` was given `key`, so that its address cannot be recycled."""
-        caller = self.nesting.enclosing[i]
+        caller = self._nesting.enclosing[i]
         while caller >= 0:
             if key in self._given[caller]:
                 return True
-            caller = self.nesting.enclosing[caller]
+            caller = self._nesting.enclosing[caller]
         return False
 
     def _is_hidden_state(self, i: int, key: int) -> bool:
         if self._later is None:
-            self._later = Sightings(self.nesting)
-        caller = self.nesting.enclosing[i]
-        return self._later.used_before_returned(key, i, self.nesting.last[caller])
+            self._later = Sightings(self._nesting)
+        caller = self._nesting.enclosing[i]
+        return self._later.used_before_returned(key, i, self._nesting.last[caller])
 
     def _appeared_unseen(self, i: int, key: int, ref: TensorRef) -> bool:
         """Tell whether a storage that the window shows for the first time was made in it."""
-        if self.nesting.nodes[i].is_kernel:
-            return not self.known_before(key)
-        last = self._last_sight.get(ref.tensor_id)
+        if self._nesting.nodes[i].is_kernel:
+            return not self._known_before(key)
+        last = self._records.last_sight(ref.tensor_id)
         if last is None:
             return False
         storage, before = last
         moved = before.shape == ref.shape and before.dtype == ref.dtype
-        return moved and self.storages[storage].kind is not StorageKind.INPUT
+        return moved and self._records.storages[storage].kind is not StorageKind.INPUT
 
     def _start(self, key: int, ref: TensorRef, kind: StorageKind, i: int) -> int:
-        node = self.nesting.nodes[i]
-        given = kind is StorageKind.INPUT
-        storage = Storage(
-            storage_id=ref.storage_id,
-            device=ref.device,
-            kind=kind,
-            producer="" if given else node.name,
-            operation=-1 if given else self._operation_of(i),
-            born=0 if given else self._moment,
-            first_node_id=node.id,
-            born_node_id=-1 if given else node.id,
-        )
-        self._current[key] = len(self.storages)
-        self.storages.append(storage)
-        self.places.append(-1 if given else i)
-        return self._current[key]
-
-    def _operation_of(self, i: int) -> int:
-        outermost = self.nesting.outermost[i]
-        return self._operation[outermost] if outermost >= 0 else self._operations_begun
-
-    def _sight(self, i: int, ref: TensorRef, index: int) -> int:
-        """Record that call `i` shows `ref` in storage `index`; return the tensor's index."""
-        storage = self.storages[index]
-        self._last_sight[ref.tensor_id] = (index, ref)
-        tensor_index = self._tensor(ref, index)
-        self._alive(i, storage, self.tensors[tensor_index])
-        if storage.temporary:
-            storage.temporary = self.nesting.enclosing[
-                i
-            ] >= 0 and storage.operation == self._operation_of(i)
-        return tensor_index
+        self._current[key] = index = self._records.start(ref, kind, i)
+        return index
 
     def _see_label(self, i: int, ref: TensorRef) -> int:
         index = self._current.get(identity(ref)) if ref.defined else None
-        if index is None:
-            return -1
-        tensor_index = self._tensor(ref, index)
-        self._alive(i, self.storages[index], self.tensors[tensor_index])
-        return tensor_index
-
-    def _alive(self, i: int, storage: Storage, tensor: Tensor) -> None:
-        node_id, operation = self.nesting.nodes[i].id, self._operation_of(i)
-        storage.died = self._moment
-        storage.last_node_id = max(storage.last_node_id, node_id)
-        storage.last_operation = max(storage.last_operation, operation)
-        if storage.first_operation < 0:
-            storage.first_operation = max(operation, 0)
-        tensor.last_node_id = max(tensor.last_node_id, node_id)
-        tensor.last_operation = max(tensor.last_operation, operation)
-
-    def _tensor(self, ref: TensorRef, storage: int) -> int:
-        key = (storage, ref.offset, ref.shape, ref.strides, ref.dtype)
-        index = self._tensor_index.get(key)
-        if index is None:
-            index = self._tensor_index[key] = len(self.tensors)
-            if ref.storage_id:
-                self.storages[storage].size = max(self.storages[storage].size, ref.end)
-            self.storages[storage].estimated |= ref.strides is None
-            start = ref.offset * ref.itemsize
-            self._lowest_byte[storage] = min(self._lowest_byte.get(storage, start), start)
-            strides = ref.strides if ref.strides is not None else contiguous_strides(ref.shape)
-            self.tensors.append(
-                Tensor(storage, ref.dtype, ref.itemsize, ref.offset, ref.shape, strides)
-            )
-        return index
+        return -1 if index is None else self._records.sight_on_label(i, ref, index)
 
 
 def _has_unknown_storage(node: Node) -> bool:
