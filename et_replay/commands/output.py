@@ -53,7 +53,8 @@ def _check_path(path: Path, force: bool, source: str, flag: str) -> None:
         raise UsageError(f"{named} is the input, which is never overwritten.")
     if path.exists() and not force:
         raise UsageError(f"{path} exists; --force overwrites it.")
-    folder = path.resolve().parent
+    # "new/.." is no folder either where there is no "new", whatever the name comes to
+    folder = path.resolve().parent if path.parent.is_dir() else path.parent.absolute()
     if not folder.is_dir():
         raise UsageError(f"{named}: there is no folder {folder}.")
     if not os.access(folder, os.W_OK):

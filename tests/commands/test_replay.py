@@ -187,6 +187,16 @@ def test_a_repaired_trace_is_replayed_with_a_warning(
     assert capsys.readouterr().out == ""
 
 
+def test_the_input_is_not_overwritten_through_a_folder_that_is_not_there(
+    trace_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The system finds no file of this name, but what it comes to without ".." is the input."""
+    before, nowhere = trace_file.read_bytes(), trace_file.parent / "nowhere"
+    assert replay(trace_file, "--json", f"{nowhere}/../{trace_file.name}", "--force") == 2
+    assert f"there is no folder {nowhere}/..." in capsys.readouterr().err
+    assert trace_file.read_bytes() == before
+
+
 def test_the_input_is_never_overwritten(
     trace_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
