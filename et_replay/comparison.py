@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +16,7 @@ from et_replay.serving import (
     plan_for,
     run_before,
     simulator_for,
+    versions_with,
 )
 from et_replay.simulation import (
     NEWEST_VERSION,
@@ -66,29 +66,44 @@ class Comparison:
         return 1 - self.statistics.peak_allocated_bytes / reserved if reserved else 0.0
 
 
-def reproduce(history: MemoryHistory, torch_version: str | None = None) -> AddressCheck | None:
+def reproduce(
+    history: MemoryHistory,
+    torch_version: str | None = None,
+    device_memory: int | None = None,
+    fraction: float | None = None,
+) -> AddressCheck | None:
     """Simulate `history` as it was recorded, and count the addresses that come out again.
 
-    Without `torch_version` the orders of blocks that versions have had are tried, and the one that
-    gives most addresses is taken. None for all but snapshots with events: the addresses of other
-    logs are not those of PyTorch's allocator.
+    Without `torch_version` the orders of blocks are tried that versions with these settings have
+    had, and the one that gives most addresses is taken. `device_memory` in bytes and
+    `fraction` are those of `compare`: what an expandable segment reserves, and when garbage is
+    collected, depends on them. None for all but snapshots with events: the addresses of other logs
+    are not those of PyTorch's allocator.
     """
     recorded = np.any(history.addresses[history.events.action == Action.ALLOC])
     if history.kind != "memory snapshot" or not recorded:
         return None
-    versions = [torch_version] if torch_version else _candidates(history.torch_version)
-    return max((_reproduce(history, version) for version in versions), key=lambda c: c.equal)
+    versions = [torch_version] if torch_version else _candidates(history)
+    capacity = device_memory or history.device_memory or 2**50
+    checks = [_reproduce(history, version, capacity, fraction) for version in versions]
+    return max(checks, key=lambda check: check.equal)
 
 
 def version_to_imitate(
-    history: MemoryHistory, asked: str | None
+    history: MemoryHistory,
+    asked: str | None,
+    device_memory: int | None = None,
+    fraction: float | None = None,
 ) -> tuple[AddressCheck | None, str]:
     """Return whose allocator to imitate, and how it fits the recorded addresses, if it has any.
 
-    That is the version asked for, else the one that gives most of the addresses, else the newest.
+    That is the version asked for, else the one that gives most of the addresses, else the newest
+    that has the recorded settings.
     """
-    check = reproduce(history, asked)
-    return check, check.torch_version if check is not None else asked or NEWEST_VERSION
+    check = reproduce(history, asked, device_memory, fraction)
+    if check is not None:
+        return check, check.torch_version
+    return None, asked or versions_with(history.settings)[-1]
 
 
 def compare(
@@ -193,13 +208,16 @@ def _row(
     )
 
 
-def _reproduce(history: MemoryHistory, torch_version: str) -> AddressCheck:
+def _reproduce(
+    history: MemoryHistory, torch_version: str, capacity: int, fraction: float | None
+) -> AddressCheck:
     simulator = Simulator(
         as_recorded(history),
-        history.device_memory or 2**50,
+        capacity,
         torch_version=torch_version,
         start=history.segments,
         device_addresses=history.device_addresses,
+        fraction=fraction,
     )
     simulated = simulator.addresses_of(history.events, keep_going=True)
     known = (history.events.action == Action.ALLOC) & (history.addresses != 0)
@@ -215,14 +233,15 @@ def _reproduce(history: MemoryHistory, torch_version: str) -> AddressCheck:
     )
 
 
-def _candidates(lower_bound: str) -> Sequence[str]:
-    """List the versions to try, the likeliest first, for a file that tells only the oldest it fits.
+def _candidates(history: MemoryHistory) -> list[str]:
+    """List the versions to try, the likeliest first; of a file the oldest that it fits is told.
 
     What decides ties between blocks changed in 2.12 and again in 2.13; before, versions agree.
     """
-    parts = [int(part) for part in lower_bound.split(".")[:2] if part.isdigit()]
-    versions = ("2.11", "2.12", NEWEST_VERSION)
-    return versions[::-1] if parts >= [2, 12] else versions
+    oldest = [int(part) for part in history.torch_version.split(".")[:2] if part.isdigit()]
+    known = versions_with(history.settings)
+    tried = [version for version in ("2.11", "2.12", NEWEST_VERSION) if version in known]
+    return (tried[::-1] if oldest >= [2, 12] else tried) or known[-1:]
 
 
 def _repeatable(events: AllocationEvents) -> AllocationEvents:

@@ -10,7 +10,14 @@ from et_replay.errors import OutOfMemoryError, UsageError
 from et_replay.events import AllocationEvents, MemoryHistory
 from et_replay.formats.allocator_settings import options_in
 from et_replay.planning import Plan, plan_history
-from et_replay.simulation import PLANNED, VERSIONS, Simulator, allocator_name, usable_bytes
+from et_replay.simulation import (
+    NEWEST_VERSION,
+    PLANNED,
+    VERSIONS,
+    Simulator,
+    allocator_name,
+    usable_bytes,
+)
 from et_replay.units import format_bytes
 
 DEFAULT_DEVICE_MEMORY = 80 * 2**30
@@ -55,17 +62,22 @@ def with_known_settings(history: MemoryHistory) -> MemoryHistory:
     return replace(history, settings=known, notes=(*history.notes, *notes))
 
 
+def versions_with(settings: str) -> list[str]:
+    """List the versions whose native allocator takes these settings, the oldest first."""
+    return [version for version in VERSIONS if not _refusal_of(version, settings)]
+
+
 def _refusal(settings: str) -> str:
     """Return why no version of the native allocator takes settings, "" where one does."""
-    refusal = ""
-    for version in VERSIONS:
-        try:
-            Simulator(f"native:{settings}", torch_version=version)
-        except UsageError as error:
-            refusal = str(error)
-        else:
-            return ""
-    return refusal
+    return "" if versions_with(settings) else _refusal_of(NEWEST_VERSION, settings)
+
+
+def _refusal_of(version: str, settings: str) -> str:
+    try:
+        Simulator(f"native:{settings}", torch_version=version)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 def plan_for(history: MemoryHistory, allocator: str, plan: Plan | None = None) -> Plan | None:

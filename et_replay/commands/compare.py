@@ -177,7 +177,9 @@ def _report(task: _Task) -> InputReport:
     if task.plan is not None:
         recording.check(task.plan)
     history = recording.history()
-    check, version = version_to_imitate(history, task.torch_version)
+    check, version = version_to_imitate(
+        history, task.torch_version, task.device_memory, task.memory_fraction
+    )
     rows = [
         compare(
             history,

@@ -39,7 +39,9 @@ def replay_history(
     if not len(history.events) and not history.segments:
         raise TraceError(f"{history.source} holds no allocation, so there is nothing to replay.")
     allocator = arguments.allocator or as_recorded(history)
-    _, version = version_to_imitate(history, version)
+    _, version = version_to_imitate(
+        history, version, arguments.device_memory, arguments.memory_fraction
+    )
     device_memory = capacity_for(history, arguments.device_memory)
     capacity = left_for_torch(device_memory, arguments.other_memory)
     limit = usable_bytes(capacity, arguments.memory_fraction)

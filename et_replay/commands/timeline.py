@@ -87,9 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
     check_destination(arguments.json, arguments.force, source.path)
     history = source.history()
     warn(history.notes, arguments.quiet)
-    _, version = version_to_imitate(history, source.version(arguments.torch_version))
-    capacity = capacity_for(history, arguments.device_memory)
-    fraction = arguments.memory_fraction
+    device_memory, fraction = arguments.device_memory, arguments.memory_fraction
+    asked = source.version(arguments.torch_version)
+    _, version = version_to_imitate(history, asked, device_memory, fraction)
+    capacity = capacity_for(history, device_memory)
     maps = maps_of(history, allocators, capacity, version, fraction=fraction)
     content = _FORMS[form](maps[0]) if form else page(maps).encode()
     write_whole(Path(output), content, arguments.force)

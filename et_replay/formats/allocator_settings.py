@@ -16,13 +16,15 @@ _OPTION = re.compile(r"\b(\w{1,64}):(\[[^\]]*\]|[^,]*)")
 class AllocatorSettings:
     """What decides the size of a block; `text` is the whole in PYTORCH_ALLOC_CONF's syntax.
 
-    `max_split` is None where blocks of every size are split.
+    `max_split` is None where blocks of every size are split, and `fraction` of the device's memory
+    is the allocator's.
     """
 
     text: str = ""
     max_split: int | None = None
     expandable: bool = False
     garbage_collection: float = 0.0
+    fraction: float = 1.0
     divisions: tuple[int, ...] = (0,) * _INTERVALS
 
     def rounded(self, size: int) -> int:
@@ -49,6 +51,7 @@ def settings_from_text(text: str) -> AllocatorSettings:
         max_split=None if max_split is None else max_split * _MIB,
         expandable=options.get("expandable_segments") == "True",
         garbage_collection=_number(options.get("garbage_collection_threshold", "")),
+        fraction=_number(options.get("per_process_memory_fraction", "")) or 1.0,
         divisions=_divisions(options.get("roundup_power2_divisions", "")),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
@@ -9,11 +10,14 @@ from et_replay.events import DEFAULT_POOL, GROWTHS, RELEASES, SegmentState, Trac
 from et_replay.held_ranges import HeldRanges
 
 
-def find_device_memory(start: Sequence[SegmentState], entries: Sequence[TraceEntry]) -> int | None:
-    """Return what the allocator could get from the device, if out-of-memory events prove it.
+def find_device_memory(
+    start: Sequence[SegmentState], entries: Sequence[TraceEntry], fraction: float = 1.0
+) -> int | None:
+    """Return the least that the device must have had, if out-of-memory events prove it.
 
     A request that failed although the device had that much free met a limit of the process, of
-    which is known only that all memory ever reserved is within it.
+    which is known only that all memory ever reserved is within it. `fraction` is how much of the
+    device the settings gave to the allocator.
     """
     reserved = peak = sum(segment.size for segment in start)
     proven, failed = [], False
@@ -27,7 +31,12 @@ def find_device_memory(start: Sequence[SegmentState], entries: Sequence[TraceEnt
             failed = True
             if size > free:
                 proven.append(reserved + free)
-    return max(peak, min(proven, default=0)) if failed else None
+    if not failed:
+        return None
+    least = math.ceil(peak / fraction)
+    while int(fraction * least) < peak:  # as the allocator rounds
+        least += 1
+    return max(least, min(proven, default=0))
 
 
 class PoolFinder:

@@ -34,9 +34,10 @@ def read_snapshot(source: Source, device: int | None = None) -> MemoryHistory:
     else:
         entries = []
     start = rebuild_start(segments, entries, settings)
-    memory = find_device_memory(start.segments, entries)
+    memory = find_device_memory(start.segments, entries, settings.fraction)
+    usable = None if memory is None else int(settings.fraction * memory)
     pools = PoolFinder([*start.segments, *segments])
-    recorded = read_events(start.segments, entries, pools, memory, settings.garbage_collection)
+    recorded = read_events(start.segments, entries, pools, usable, settings)
     events = recorded.log.events()
     origins = find_origins(
         events, _stacks(recorded, segments, document.stacks.stacks), document.stacks.stacks

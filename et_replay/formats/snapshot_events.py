@@ -6,10 +6,11 @@ program's `empty_cache()`. The history does not tell them apart, but:
 - where something follows that takes no memory from the device, the program did it;
 - where segments without a block in use stay behind, and a request to the device follows, it is
   garbage collection or the search for one large block: a part of the cache goes, for that request;
-- else it is the whole cache just before a request to the device. An out-of-memory event tells how
-  much the device gives; where the request would have exceeded that, it is a retry, and where the
-  threshold was exceeded, garbage collection. Otherwise it is taken for `empty_cache()`, which
-  leaves the same memory behind.
+- else it is the whole cache just before a request to the device. Where a part of it would have
+  served the request, the program did it. An out-of-memory event tells how much the device gives;
+  where the request would have exceeded that, it is a retry, and where the threshold was exceeded,
+  garbage collection. Otherwise it is taken for `empty_cache()`, which leaves the same memory behind
+  (see releases.py).
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from et_replay.events import (
     TraceEntry,
     pool_number,
 )
+from et_replay.formats.allocator_settings import AllocatorSettings
 from et_replay.formats.device_ranges import PoolFinder, ReservedRanges
 from et_replay.formats.event_log import EventLog
+from et_replay.formats.releases import Releases, at_once
 
 
 @dataclass(frozen=True)
@@ -54,14 +57,14 @@ def read_events(
     start: Sequence[SegmentState],
     entries: Sequence[TraceEntry],
     pools: PoolFinder,
-    device_memory: int | None,
-    collection: float,
+    usable: int | None,
+    settings: AllocatorSettings,
 ) -> Recorded:
     """Walk the entries forward from the segments at the start.
 
-    `collection` is the garbage collection threshold that was set.
+    `usable` is what the allocator may hold, where that is known.
     """
-    forward = _Forward(start, pools, device_memory, collection)
+    forward = _Forward(start, pools, Releases(entries, pools, usable, settings))
     forward.walk(entries)
     return forward.result()
 
@@ -73,12 +76,10 @@ class _Forward:
         self,
         start: Sequence[SegmentState],
         pools: PoolFinder,
-        device_memory: int | None,
-        collection: float,
+        releases: Releases,
     ) -> None:
         self._pools = pools
-        self._collection = collection
-        self._device_memory = device_memory
+        self._releases = releases
         self._log = EventLog()
         self._live: dict[int, tuple[int, int, int]] = {}
         self._reserved = ReservedRanges(start)
@@ -132,9 +133,9 @@ class _Forward:
             position += 1
             if entry.action == "free_requested":
                 following = entries[position] if position < len(entries) else None
-                at_once = _completes(following, entry)
-                self._free(entry, Action.FREE if at_once else Action.FREE_REQUESTED)
-                position += at_once
+                whole = at_once(entry, following)
+                self._free(entry, Action.FREE if whole else Action.FREE_REQUESTED)
+                position += whole
             else:
                 self._add(entry)
 
@@ -209,7 +210,7 @@ class _Forward:
             self._empty_cache()
         elif run[0].action == "segment_free" and self._has_idle_segment():
             self._partial += 1
-        elif not self._is_needed(before, following):
+        elif not self._releases.are_for_request(begin, end, before):
             self._empty_cache()
 
     def _empty_cache(self) -> None:
@@ -221,20 +222,3 @@ class _Forward:
         """Tell whether a segment outside of private pools is left without a block in it."""
         idle = self._reserved.idle(self._live)
         return any(self._pools.find_at(start) == DEFAULT_POOL for start in idle)
-
-    def _is_needed(self, reserved: int, following: TraceEntry) -> bool:
-        """Tell whether the allocator itself gives back its cache for a request to the device."""
-        limit = self._device_memory
-        if limit is None:
-            return False
-        threshold = self._collection * limit
-        full = following.action == "oom" or reserved + following.size > limit
-        return full or 0 < threshold < reserved
-
-
-def _completes(following: TraceEntry | None, request: TraceEntry) -> bool:
-    return (
-        following is not None
-        and following.action == "free_completed"
-        and following.address == request.address
-    )

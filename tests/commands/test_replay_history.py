@@ -236,6 +236,35 @@ def test_recorded_settings_that_there_are_none_such_of_are_left_out(
     assert error.count("left out") == len(said)
 
 
+def test_settings_that_only_new_versions_have_are_those_of_one(
+    fragmented: str, tmp_path: Path
+) -> None:
+    content = json.loads(Path(fragmented).read_text())
+    content["allocator_settings"] = {"PYTORCH_CUDA_ALLOC_CONF": "throw_on_cudamalloc_oom:True"}
+    Path(fragmented).write_text(json.dumps(content))
+
+    result = replayed(tmp_path, 0, "--trace", fragmented)
+    assert result["torch_version"] == "2.12"
+    assert result["allocator"] == "native:throw_on_cudamalloc_oom:True"
+
+
+def test_a_fraction_in_the_settings_is_taken_once(
+    fragmented: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The job of 120 MiB had half of the device, and failed to get more."""
+    content = json.loads(Path(fragmented).read_text())
+    content["device_traces"][0].append(entry("oom", 400 * MIB, 59 * MIB))
+    settings = "per_process_memory_fraction:0.5"
+    content["allocator_settings"] = {"PYTORCH_CUDA_ALLOC_CONF": settings}
+    Path(fragmented).write_text(json.dumps(content))
+
+    result = replayed(tmp_path, 3, "--trace", fragmented)
+    assert "240 MiB (what the settings leave to PyTorch of it is" in capsys.readouterr().out
+    assert (result["device_memory_bytes"], result["peak_reserved_bytes"]) == (240 * MIB, 120 * MIB)
+    failures = result["explanation"]["failures"]
+    assert failures == {"new_events": [], "reproduced_events": [4], "absent_events": []}
+
+
 def test_the_version_that_is_imitated_may_be_told(
     fragmented: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

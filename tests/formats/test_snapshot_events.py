@@ -104,6 +104,103 @@ def test_release_before_a_request_that_failed_was_the_requests(read_history):
     assert actions(history) == ["ALLOC", "FREE", "ALLOC", "OUT_OF_MEMORY"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("", ["ALLOC", "FREE", "EMPTY_CACHE", "ALLOC", "OUT_OF_MEMORY"]),
+        ("max_split_size_mb:32", ["ALLOC", "FREE", "ALLOC", "OUT_OF_MEMORY"]),
+    ],
+    ids=["any block serves", "large ones are for large requests"],
+)
+def test_release_of_what_would_have_served_the_request_is_the_programs(
+    read_history, settings, expected
+):
+    """Of 50 MiB there are 40, of which 20 are asked for."""
+    trace = [
+        *cycle(A, 40 * MIB),
+        entry("segment_free", A, 40 * MIB),
+        entry("segment_alloc", B, 20 * MIB),
+        entry("alloc", B, 20 * MIB),
+        entry("oom", 30 * MIB, 40 * MIB),
+    ]
+    recorded = {"PYTORCH_CUDA_ALLOC_CONF": settings}
+    history = read_history(
+        snapshot([segment(B, block(20 * MIB))], trace, allocator_settings=recorded)
+    )
+
+    assert history.device_memory == 50 * MIB
+    assert actions(history) == expected
+
+
+def test_release_of_what_another_stream_had_until_then_may_be_the_requests(read_history):
+    history = read_history(
+        snapshot(
+            [segment(B, block(20 * MIB)), segment(C, block(2 * MIB))],
+            [
+                entry("segment_alloc", A, 38 * MIB),
+                entry("alloc", A, 38 * MIB),
+                entry("free_requested", A, 38 * MIB),
+                entry("segment_alloc", C, 2 * MIB),
+                entry("alloc", C, 2 * MIB),
+                entry("free_completed", A, 38 * MIB),
+                entry("segment_free", A, 38 * MIB),
+                entry("segment_alloc", B, 20 * MIB),
+                entry("alloc", B, 20 * MIB),
+                entry("oom", 28 * MIB, 40 * MIB),
+            ],
+        )
+    )
+
+    expected = ["ALLOC", "FREE_REQUESTED", "ALLOC", "FREE_COMPLETED", "ALLOC", "OUT_OF_MEMORY"]
+    assert actions(history) == expected
+
+
+@pytest.mark.parametrize(
+    ("release", "growth", "expected"),
+    [
+        ("segment_free", "segment_alloc", ["ALLOC", "FREE", "ALLOC", "OUT_OF_MEMORY"]),
+        (
+            "segment_unmap",
+            "segment_map",
+            ["ALLOC", "FREE", "EMPTY_CACHE", "ALLOC", "OUT_OF_MEMORY"],
+        ),
+    ],
+)
+def test_garbage_is_not_collected_of_expandable_segments(read_history, release, growth, expected):
+    """Of 100 MiB 40 are held, more than 30 %, and 60 are asked for."""
+    trace = [
+        entry(growth, A, 40 * MIB),
+        entry("alloc", A, 40 * MIB),
+        *freed(A, 40 * MIB),
+        entry(release, A, 40 * MIB),
+        entry(growth, B, 60 * MIB),
+        entry("alloc", B, 60 * MIB),
+        entry("oom", 40 * MIB, 50 * MIB),
+    ]
+    recorded = {"PYTORCH_CUDA_ALLOC_CONF": "garbage_collection_threshold:0.3"}
+    end = [segment(B, block(60 * MIB), is_expandable=growth == "segment_map")]
+
+    history = read_history(snapshot(end, trace, allocator_settings=recorded))
+
+    assert history.device_memory == 100 * MIB
+    assert actions(history) == expected
+
+
+def test_the_device_is_as_much_larger_as_settings_leave_of_it_to_others(read_history):
+    """A request of 20 MiB failed at 30 MiB, though the device had 90 MiB."""
+    trace = [
+        entry("segment_alloc", A, 30 * MIB),
+        entry("alloc", A, 30 * MIB),
+        entry("oom", 90 * MIB, 20 * MIB),
+    ]
+    recorded = {"PYTORCH_CUDA_ALLOC_CONF": "per_process_memory_fraction:0.25"}
+    end = [segment(A, block(30 * MIB))]
+
+    assert read_history(snapshot(end, trace)).device_memory == 30 * MIB
+    limited = read_history(snapshot(end, trace, allocator_settings=recorded))
+    assert limited.device_memory == 120 * MIB
+
+
 def test_release_of_a_part_of_the_cache_before_a_request_is_the_allocators(read_history):
     history = read_history(
         snapshot(
@@ -131,7 +228,7 @@ def test_every_empty_cache_of_recorded_streams_is_found_and_nothing_else(shared_
         marks = len(json.loads(lzma.decompress(path.read_bytes()))["marks"])
         start = rebuild_start(end, entries, settings).segments
         memory = find_device_memory(start, entries)
-        recorded = read_events(start, entries, PoolFinder(end), memory, settings.garbage_collection)
+        recorded = read_events(start, entries, PoolFinder(end), memory, settings)
         found = int((recorded.log.events().action == Action.EMPTY_CACHE).sum())
         # mapping needs fewer pages than the limit is checked for: three retries look unneeded
         assert found == marks + (3 if "exp_cap_oom" in path.name else 0), path.name
