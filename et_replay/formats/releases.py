@@ -41,7 +41,7 @@ class Releases:
         """Tell whether entries from `begin` on gave back the cache for the request at `end`.
 
         That goes to the device; `reserved` is what was held before. Garbage collection leaves
-        expandable segments alone (collect_garbage in c10/cuda/CUDACachingAllocator.cpp).
+        expandable segments alone (`garbage_collect_cached_blocks` in CUDACachingAllocator.cpp).
         """
         if self.usable is None or self._could_have_served(begin, end):
             return False
