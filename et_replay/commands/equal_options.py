@@ -12,7 +12,8 @@ from et_replay.errors import UsageError
 _OWN = {
     *("trace", "config", "json", "plan", "profile", "execution_trace"),  # files of its host
     *("dump", "page", "update_config"),
-    *("force", "quiet", "verbose", "explain", "run", "given"),  # of what is told, and how
+    *("force", "quiet", "verbose", "explain", "run"),  # of what is told, and how
+    *("given", "spelled"),
     "device_memory",  # hosts may differ
     *("device", "replay_mode"),  # which are compared as they are understood
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from et_replay.errors import TraceError, UsageError
-from et_replay.formats import sniff
+from et_replay.formats import Kind, sniff
 from et_replay.formats.captured_endings import shortcoming
 from et_replay.formats.captured_run import (
     RUN_SUFFIX,
@@ -67,16 +67,25 @@ def expand_to_one(path: str) -> Named:
     found = _of_runs(path, runs, traces=True) if runs else [Named(path, run_that_wrote(path))]
     if len(found) > 1:
         raise UsageError(
-            f"{path} is a run of {len(found)} processes, expected one: give one file of"
-            f" {file_names([named.path for named in found])}{_ALL_RANKS.format(len(found))}."
+            f"{path} is a run of {len(found)} processes, expected one: {_ways_to_one(path, found)}."
         )
     if not runs and path != "-" and is_folder(Path(path)):
-        names = [named.path for named in _of_folder(path)]
         raise UsageError(
-            f"{path} is a folder, expected one trace: give one file of"
-            f" {file_names(names)}{_ALL_RANKS.format(len(names))}."
+            f"{path} is a folder, expected one trace: {_ways_to_one(path, _of_folder(path))}."
         )
     return found[0]
+
+
+def _ways_to_one(path: str, found: Sequence[Named]) -> str:
+    """Say what to give in the place of a folder: all ranks only where its files are a job's."""
+    names = file_names([named.path for named in found])
+    one = f"give one file of {names}" if len(found) > 1 else f"give its file {names}"
+    try:
+        ranks = rank_files(path)
+    except TraceError:
+        ranks = {}
+    is_job = len(ranks) > 1 and {sniff(file) for file in ranks.values()} == {Kind.EXECUTION_TRACE}
+    return one + (_ALL_RANKS.format(len(ranks)) if is_job else "")
 
 
 def file_names(paths: Sequence[str | Path]) -> str:

@@ -43,6 +43,30 @@ class _Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+class Agreeing(argparse.Action):
+    """Stores what a flag, or another one that is short for a value of it, says; they must agree.
+
+    The flags that were met are noted in the namespace as `spelled`, by the name of what they give.
+    """
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        is_short = self.nargs == 0
+        value = self.const if is_short else values
+        text = option_string if is_short else f"{option_string} {values}"
+        spelled = vars(namespace).setdefault("spelled", {}).setdefault(self.dest, {})
+        for flag_met, (value_met, text_met) in spelled.items():
+            if flag_met != option_string and value_met != value:
+                parser.error(f"{text_met} and {text} contradict each other, expected one of them")
+        spelled[option_string] = value, text
+        setattr(namespace, self.dest, value)
+
+
 def add_input(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what to read."""
     parser.add_argument(

@@ -30,10 +30,11 @@ from et_replay.commands.reasons import reasons_of
 from et_replay.commands.replay_arguments import add_arguments as add_arguments
 from et_replay.commands.replay_history import replay_history
 from et_replay.commands.replay_inputs import (
+    check_device,
     configuration_of,
-    only_simulated,
     options_of,
     program_of,
+    unmatched_skips,
     with_workspace,
 )
 from et_replay.commands.replay_ranks import is_for_ranks, replay_ranks
@@ -113,12 +114,12 @@ def _replay_trace(
     trace: ExecutionTrace, arguments: argparse.Namespace, captured: CapturedRun | None
 ) -> int:
     with needs_torch("A replay"):
-        from et_replay.replay.target import choose_target
-    configuration = configuration_of(arguments)
+        configuration = configuration_of(arguments)
     options = options_of(arguments, configuration, captured)
-    choose_target(arguments.device, "").refuse_simulated(only_simulated(arguments))
+    check_device(arguments)
     program = program_of(trace, arguments)
     check_operations(program)
+    warn(unmatched_skips(program, options, arguments), arguments.quiet)
     if arguments.dump is not None:
         return _dump(program, options, arguments)
     result, missing = _replay(program, options, arguments)

@@ -43,12 +43,18 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
         "--device",
         type=argument_types.device,
         default="auto",
+        action=options.Agreeing,
         metavar="NAME",
         help="auto (cuda where there is one, else cpu), cuda, cuda:N, cpu, or meta, which computes "
         "shapes only; on cpu and meta the device memory is simulated (default: auto)",
     )
     parser.add_argument(
-        "--cpu", dest="device", action="store_const", const="cpu", help="short for --device cpu"
+        "--cpu",
+        dest="device",
+        action=options.Agreeing,
+        nargs=0,
+        const="cpu",
+        help="short for --device cpu",
     )
 
 
@@ -164,6 +170,7 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
         "--tensor-allocation-mode",
         choices=[mode.value for mode in Mode],
         default=Mode.PRE_ALLOCATE.value,
+        action=options.Agreeing,
         metavar="pre|lazy|stalloc",
         help="pre: inputs exist before the first iteration, as in the original job; lazy: every "
         "storage is allocated before its first use and freed after its last; stalloc: as lazy, at "
@@ -172,7 +179,8 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--enable-lazy-tensor-allocation",
         dest="tensor_allocation_mode",
-        action="store_const",
+        action=options.Agreeing,
+        nargs=0,
         const=Mode.LAZY_ALLOCATE.value,
         help="short for --tensor-allocation-mode lazy",
     )

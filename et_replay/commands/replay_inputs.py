@@ -46,10 +46,8 @@ def _window(arguments: argparse.Namespace) -> str | None:
 
 def options_for(arguments: argparse.Namespace, program: Program) -> ReplayOptions:
     """Read the options of a replay, and refuse those that its device cannot follow."""
-    from et_replay.replay.target import choose_target
-
     configuration = configuration_of(arguments)
-    choose_target(arguments.device, "").refuse_simulated(only_simulated(arguments))
+    check_device(arguments)
     captured = run_that_wrote(program.trace.source)
     return with_workspace(program, options_of(arguments, configuration, captured))
 
@@ -100,10 +98,35 @@ def configuration_of(arguments: argparse.Namespace) -> Configuration:
     return Configuration() if arguments.config is None else read_configuration(arguments.config)
 
 
-def only_simulated(arguments: argparse.Namespace) -> dict[str, bool]:
-    """Tell which flags are given that need more than a real device shows."""
-    return {
-        "--page": arguments.page is not None,
-        "--explain peak": arguments.explain == Moment.PEAK.value,
-        "--torch-version": arguments.torch_version is not None,
-    }
+def unmatched_skips(
+    program: Program, options: ReplayOptions, arguments: argparse.Namespace
+) -> list[str]:
+    """Say which entries of --config leave nothing out, as they match no operation to replay."""
+    from et_replay.replay.configuration import unmatched
+
+    nodes = [operation.node for operation in program.operations]
+    return [
+        f"--config {arguments.config}: {what} at `$.skip[{index}]` matches no operation of this"
+        " replay, so it leaves nothing out."
+        for index, what in unmatched(options.skips, nodes)
+    ]
+
+
+def check_device(arguments: argparse.Namespace) -> None:
+    """Refuse flags that need more than a real device shows, and name those a simulated one lacks.
+
+    Raises UsageError for a device that cannot be had, too.
+    """
+    from et_replay.replay.target import choose_target
+
+    target = choose_target(arguments.device, "")
+    target.refuse_simulated(
+        {
+            "--page": arguments.page is not None,
+            "--explain peak": arguments.explain == Moment.PEAK.value,
+            "--torch-version": arguments.torch_version is not None,
+        }
+    )
+    if target.simulated:
+        why = f"is for a replay on cuda, and means nothing on {target.device}"
+        warn(options.meaningless(arguments, ("run_kernels",), why), arguments.quiet)

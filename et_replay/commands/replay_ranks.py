@@ -10,7 +10,7 @@ import argparse
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -20,9 +20,9 @@ from et_replay.commands.input_files import is_folder
 from et_replay.commands.inputs import plan_path
 from et_replay.commands.needs_torch import needs_torch
 from et_replay.commands.notes_of_ranks import warn_together
-from et_replay.commands.output import check_destination, progress_bar, write_result
+from et_replay.commands.output import check_destination, progress_bar, warn, write_result
 from et_replay.commands.reasons import Reasons, reasons_of
-from et_replay.commands.replay_inputs import options_for
+from et_replay.commands.replay_inputs import options_for, unmatched_skips
 from et_replay.commands.session import Session, fail, join
 from et_replay.commands.work_of_rank import Work, job_at, prepare
 from et_replay.errors import EtReplayError, OutOfMemoryError, UsageError
@@ -117,7 +117,10 @@ def _replay(session: Session, arguments: argparse.Namespace) -> int:
     work = prepare(session, job, mode, arguments)
     if arguments.plan is not None:
         arguments.plan = plan_path(arguments.plan, work.program.trace.source)
-    result = _run(session, work, options_for(arguments, work.program), arguments)
+    chosen = options_for(arguments, work.program)
+    unmatched = unmatched_skips(work.program, chosen, arguments)
+    warn(_in_all(session, unmatched), arguments.quiet)
+    result = _run(session, work, chosen, arguments)
     mine = Ended(work.casting.rank, _portable(result))
     has_failed = result.out_of_memory is not None
 
@@ -136,6 +139,12 @@ def _replay(session: Session, arguments: argparse.Namespace) -> int:
     if gathered is not None:
         _report(dict(enumerate(gathered)), work, arguments)
     return OutOfMemoryError.exit_code if has_failed else 0
+
+
+def _in_all(session: Session, said: Sequence[str]) -> list[str]:
+    """Return what all processes say; all come here."""
+    others = [set(each) for each in session.world.gather_to_all(list(said))]
+    return [each for each in said if all(each in other for other in others)]
 
 
 def _of_rank(arguments: argparse.Namespace, place: Place) -> argparse.Namespace:

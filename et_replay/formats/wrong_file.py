@@ -36,7 +36,7 @@ def describe(text: memoryview, needed: str = TRACE_NEEDED) -> str:
     """Say what the text looks like: the rest of a sentence that begins with the file's name."""
     head = bytes(text[:4096])
     if not head.strip():
-        return "is empty"
+        return f"is empty: record it again; {needed}"
     if head.startswith(_BZIP2):
         return "is compressed with bzip2; unpack it, or pack it with gzip, xz or zstd"
     for beginning, answer in _BEGINNINGS:

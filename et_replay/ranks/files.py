@@ -92,8 +92,8 @@ def one_of_each(
     for rank, file in sorted(found):
         if rank in files:
             raise TraceError(
-                f"{path} has two files of rank {rank}, {files[rank].name} and {file.name}: a path"
-                f" with {RANK} in the place of the rank chooses one."
+                f"{path} has two files of rank {rank}, {files[rank].name} and {file.name}:"
+                f" {_way_to_one(path, files[rank].name, file.name)}."
             )
         files[rank] = file
     last = max(files)
@@ -101,6 +101,14 @@ def one_of_each(
         told = told_world_size(files[last], last)
         raise TraceError(missing_ranks(path, files, max(world_size, last + 1, told)))
     return files
+
+
+def _way_to_one(path: str, *names: str) -> str:
+    """Say how to choose one of a rank's files; a pattern fits both if zeros tell them apart."""
+    forms = {_NUMBER.sub(lambda found: str(int(found[1])), name) for name in names}
+    if is_pattern(path) or len(forms) == 1:
+        return "move one of them to another folder"
+    return f"a path with {RANK} in the place of the rank chooses one"
 
 
 def _found(path: str) -> tuple[list[tuple[int, Path]], int]:

@@ -30,6 +30,8 @@ _SMALL = 32 << 20
 """Bytes of text that are read sooner than other processes have begun: in about a second."""
 _PACKED = 20
 """How much smaller a compressed trace is."""
+_BREAKS_OFF = "breaks off"
+"""What notes say of a trace that lacks its end, plain or compressed."""
 _Read = TypeVar("_Read")
 _Reader = Callable[[int, Path, int, bool], _Read]
 
@@ -223,9 +225,28 @@ class _Matcher:
                 MatchedGroup(*each.key, each.description, each.kinds)
                 for each in sorted(self._closed, key=_by_size)
             ),
-            None if first is None else _mismatch(first, not self.guessing.isdisjoint(first.key[0])),
+            None if first is None else self._mismatch(first),
             tuple(of_ranks(note, ranks) for note, ranks in self._notes.items()),
         )
+
+    def _mismatch(self, misfit: Misfit) -> Mismatch:
+        """Add to the sentence what makes it doubtful that the job's calls do not fit."""
+        ranks = misfit.key[0]
+        doubts = []
+        if not self.guessing.isdisjoint(ranks):
+            doubts.append(
+                "the traces do not tell which calls are in this group, so they may fit all the same"
+            )
+        broken = {
+            rank for note, about in self._notes.items() if _BREAKS_OFF in note for rank in about
+        }
+        if lacking := sorted(broken.intersection(ranks)):
+            doubts.append(f"what was read of {named_ranks(lacking)} breaks off and may lack calls")
+        text = misfit.text
+        if doubts:
+            way_out = "--replay-mode comp replays without any"
+            text = f"{text[:-1]}; {', and '.join(doubts)}: {way_out}."
+        return Mismatch(text, misfit.rank, misfit.node_id, ranks)
 
     def _unpaired(self, ranks: Collection[int]) -> list[Misfit]:
         """List what is sent or received in vain, now that all groups are closed."""
@@ -240,16 +261,6 @@ class _Matcher:
         comparison = self._open.pop(key)
         comparison.close()
         self._closed.append(comparison)
-
-
-def _mismatch(misfit: Misfit, guessed: bool) -> Mismatch:
-    text = misfit.text
-    if guessed:
-        text = (
-            f"{text[:-1]}; the traces do not tell which calls are in this group, so they may fit"
-            " all the same: --replay-mode comp replays without any."
-        )
-    return Mismatch(text, misfit.rank, misfit.node_id, misfit.key[0])
 
 
 def _by_size(comparison: GroupComparison) -> tuple[int, Key]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -73,3 +73,11 @@ def read_configuration(path: str) -> Configuration:
 def reason_to_skip(node: Node, skips: Sequence[Skip]) -> str | None:
     """Return why `node` is not to be executed; None if it is. The first that matches counts."""
     return next((skip.reason for skip in skips if skip.matches(node)), None)
+
+
+def unmatched(skips: Sequence[Skip], nodes: Sequence[Node]) -> Iterator[tuple[int, str]]:
+    """Yield of which of `skips`, by their places, and what they name, none of `nodes` is one."""
+    of_each_name = list({(node.name, node.op_schema): node for node in nodes}.values())
+    for index, skip in enumerate(skips):
+        if not any(map(skip.matches, of_each_name if skip.nodes is None else nodes)):
+            yield index, skip.operator if skip.nodes is None else f"{skip.operator} with its nodes"

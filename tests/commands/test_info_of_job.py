@@ -146,3 +146,19 @@ def test_damage_to_any_rank_is_a_warning(
 
     assert main(["info", "--trace", str(folder)]) == 0
     assert "warning: Rank 1: The file breaks off: " in capsys.readouterr().err
+
+
+def test_a_trace_that_breaks_off_is_told_with_the_calls_that_it_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_job(tmp_path / "job", job(data=1, tensor=2, pipeline=1, layers=1))
+    file = folder / "rank-1.json.gz"
+    text = gzip.decompress(file.read_bytes())
+    file.write_bytes(text[: text.index(b"barrier")])
+
+    assert main(["info", "--trace", str(folder)]) == 1
+    assert (
+        "Matched  Rank 1 makes 1 call in group (0, 1) and then lacks barrier, which rank 0 calls at"
+        " node 22; what was read of rank 1 breaks off and may lack calls: --replay-mode comp"
+        " replays without any.\n"
+    ) in capsys.readouterr().out

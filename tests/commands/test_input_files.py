@@ -11,8 +11,8 @@ from made_ranks import job
 from trace_builder import node, write_trace
 
 from et_replay.commands import main
-from et_replay.commands.input_files import Named, expand
-from et_replay.errors import TraceError
+from et_replay.commands.input_files import Named, expand, expand_to_one
+from et_replay.errors import TraceError, UsageError
 
 
 def write(folder: Path, *names: str) -> str:
@@ -95,3 +95,47 @@ def test_a_pattern_stands_for_all_ranks_of_a_job(tmp_path: Path) -> None:
     Path(folder, "et_0.json").unlink()
     with pytest.raises(TraceError, match="rank 0 is missing"):
         expand([pattern])
+
+
+@pytest.mark.parametrize(
+    ("names", "ways"),
+    [
+        (("a.json",), "give its file a.json"),
+        (("rank-0.json",), "give its file rank-0.json"),
+        (("a.json", "b.json"), "give one file of a.json, b.json"),
+        (
+            ("et_0.json", "et_1.json", "table.csv"),
+            "give one file of et_0.json, et_1.json, table.csv, or replay all ranks: torchrun"
+            " --nproc-per-node 2 -m et_replay",
+        ),
+        (
+            ("rank-0.json", "rank-1.json", "x.csv"),
+            "give one file of rank-0.json, rank-1.json, x.csv, or replay all ranks: torchrun"
+            " --nproc-per-node 2 -m et_replay",
+        ),
+        (("rank-0.csv", "rank-1.csv"), "give one file of rank-0.csv, rank-1.csv"),
+        (("rank-0.json", "rank-1.csv"), "give one file of rank-0.json, rank-1.csv"),
+    ],
+)
+def test_all_ranks_are_a_way_out_where_a_folder_holds_those_of_a_job(
+    tmp_path: Path, names: tuple[str, ...], ways: str
+) -> None:
+    folder = write(tmp_path, *(name for name in names if name.endswith(".json")))
+    for name in names:
+        if name.endswith(".csv"):
+            (tmp_path / name).write_text("id,lower,upper,size\na,0,3,512\n")
+    with pytest.raises(UsageError) as caught:
+        expand_to_one(folder)
+    assert str(caught.value) == f"{folder} is a folder, expected one trace: {ways}."
+
+
+def test_a_run_of_processes_that_are_no_ranks_is_not_replayed_together(tmp_path: Path) -> None:
+    file = write_trace(tmp_path / "t.json", node(3, "x", 2))
+    folder = tmp_path / "run"
+    for rank in (0, 1):
+        write_run(folder, ends=[], rank=rank, world_size=2, trace=file)
+    with pytest.raises(UsageError, match=r"replay all ranks: torchrun --nproc-per-node 2 -m et_"):
+        expand_to_one(str(folder))
+    (folder / "rank-1.et.json").write_text('{"traceEvents": []}')
+    with pytest.raises(UsageError, match=r"give one file of rank-0\.et\.json, rank-1\.et\.json\.$"):
+        expand_to_one(str(folder))

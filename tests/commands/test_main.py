@@ -97,7 +97,9 @@ def test_the_folder_one_is_in_is_a_folder_like_others(
     monkeypatch.chdir(trace_file.parent)
     assert main(["--trace", ".", "--device", "meta"]) == 2
     err = capsys.readouterr().err
-    assert ". is a folder, expected one trace: give one file of step.json" in err
+    assert err == (
+        "et_replay: error: . is a folder, expected one trace: give its file step.json.\n"
+    )
 
 
 def test_a_closed_stdout_is_said(trace_file: Path) -> None:

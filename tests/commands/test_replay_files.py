@@ -18,7 +18,7 @@ OTHER = "no_library::op(Tensor self) -> Tensor"
 
 
 def replay(trace: Path, *words: str) -> int:
-    return main(["--trace", str(trace), "--cpu", "--iterations", "1", *words])
+    return main(["--trace", str(trace), "--device", "cpu", "--iterations", "1", *words])
 
 
 def result(path: Path) -> dict[str, Any]:

@@ -109,3 +109,82 @@ def test_a_simulation_runs_no_operators(
 def test_a_timeline_is_of_one_input_and_has_no_workers(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["timeline", "--trace", HISTORY, "--jobs", "2"]) == 2
     assert "unrecognized arguments: --jobs 2" in capsys.readouterr().err
+
+
+SHORT = "--enable-lazy-tensor-allocation"
+MODE = "--tensor-allocation-mode"
+
+
+@pytest.mark.parametrize(
+    ("words", "first", "second"),
+    [
+        (["--cpu", "--device", "meta"], "--cpu", "--device meta"),
+        (["--device", "meta", "--cpu"], "--device meta", "--cpu"),
+        (["--device", "auto", "--cpu"], "--device auto", "--cpu"),
+        (["--device", "meta", "--device", "cpu", SHORT, MODE, "pre"], SHORT, f"{MODE} pre"),
+        ([MODE, "pre", SHORT], f"{MODE} pre", SHORT),
+    ],
+)
+def test_a_flag_and_what_is_short_for_another_value_of_it_are_refused(
+    words: list[str], first: str, second: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--trace", TRACE, *words]) == 2
+    assert capsys.readouterr() == (
+        "",
+        f"et_replay: error: {first} and {second} contradict each other, expected one of them (see"
+        " et_replay replay --help)\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [["--cpu", "--device", "cpu"], ["--device", "meta", "--device", "cpu", "--cpu"]]
+)
+def test_a_flag_and_what_is_short_for_it_may_both_be_given(
+    trace_file: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--trace", str(trace_file), *words, SHORT, MODE, "lazy"]) == 0
+    out, err = capsys.readouterr()
+    assert "Device        cpu, " in out
+    assert "Mode          lazy" in out
+    assert err == ""
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("mode", ["comp", "full"])
+def test_only_on_cuda_there_are_kernels_to_run(
+    trace_file: Path, device: str, mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--trace", str(trace_file), "--device", device, "--replay-mode", mode]
+
+    assert main([*words, "--run-kernels"]) == 0
+    assert capsys.readouterr().err == (
+        f"warning: --run-kernels is for a replay on cuda, and means nothing on {device}.\n"
+    )
+    assert main([*words, "--run-kernels", "--quiet"]) == 0
+    assert main(words) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("mode", ["comp", "full"])
+def test_an_entry_of_the_configuration_that_leaves_nothing_out_is_named(
+    trace_file: Path, tmp_path: Path, mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(
+        """{"skip": [
+            {"operator": "nix::*", "reason": "x"},
+            {"operator": "aten::mm", "reason": "x", "nodes": [12, 999]},
+            {"operator": "aten::relu", "reason": "x", "nodes": [999]},
+            {"operator": "aten::re*", "reason": "x"}
+        ]}"""
+    )
+    words = ["--trace", str(trace_file), "--device", "meta", "--replay-mode", mode]
+
+    assert main([*words, "--config", str(config)]) == 0
+    end = "matches no operation of this replay, so it leaves nothing out."
+    assert capsys.readouterr().err.splitlines() == [
+        f"warning: --config {config}: nix::* at `$.skip[0]` {end}",
+        f"warning: --config {config}: aten::relu with its nodes at `$.skip[2]` {end}",
+    ]
+    assert main([*words, "--config", str(config), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""

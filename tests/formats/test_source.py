@@ -166,7 +166,7 @@ def test_file_without_permission_is_a_sentence(write):
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (b"", "is empty"),
+        (b"", "is empty: record it again; needed is the JSON file that PyTorch's Exec"),
         (b"  \n ", "is empty"),
         (gzip.compress(b""), "is empty"),
         (json.dumps({"traceEvents": []}).encode(), "is a Kineto trace of the PyTorch profiler"),

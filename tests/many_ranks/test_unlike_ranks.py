@@ -138,3 +138,30 @@ def test_what_is_a_process_s_own_may_differ(tmp_path: Path, launch: Launch) -> N
     script.write_text(OTHERWISE.format(own=own))
     done = launch(3, str(script), "--trace", str(folder), "--device", "cpu", timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_entry_of_the_configuration_is_named_where_it_leaves_nothing_out_in_any_rank(
+    tmp_path: Path, launch: Launch
+) -> None:
+    folder, config = pair_of_three(tmp_path / "job", "computes"), tmp_path / "config.json"
+    entries = [{"operator": name, "reason": "x"} for name in ("c10d::*", "nix::*")]
+    config.write_text(json.dumps({"skip": entries}))
+    words = ("--trace", str(folder), "--cpu", "--replay-mode", "comp", "--config", str(config))
+    done = launch(3, "-m", "et_replay", *words, "--run-kernels", timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if line.startswith("warning: --")] == [
+        "warning: --run-kernels is for a replay on cuda, and means nothing on cpu.",
+        f"warning: --config {config}: nix::* at `$.skip[1]` matches no operation of this replay,"
+        " so it leaves nothing out.",
+    ]
+
+
+def test_a_short_flag_is_the_same_as_what_it_is_short_for_in_other_ranks(
+    tmp_path: Path, launch: Launch
+) -> None:
+    folder, script = pair_of_three(tmp_path / "job", "computes"), tmp_path / "otherwise.py"
+    lazy = ["--tensor-allocation-mode", "lazy", "--cpu"]
+    own = {"0": ["--enable-lazy-tensor-allocation", "--device", "cpu"], "1": lazy, "2": lazy}
+    script.write_text(OTHERWISE.format(own=own))
+    done = launch(3, str(script), "--trace", str(folder), timeout=60)
+    assert done.returncode == 0, done.stderr

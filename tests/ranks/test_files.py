@@ -92,6 +92,35 @@ def test_two_files_of_a_rank_are_refused(tmp_path: Path) -> None:
         rank_files(path)
 
 
+@pytest.mark.parametrize(
+    ("names", "pattern", "way_out"),
+    [
+        (("rank-0.json", "rank-00.json"), "", "move one of them to another folder"),
+        (("job_0.json", "job_00.json"), "job_{rank}.json", "move one of them to another folder"),
+        (
+            ("rank-0.json", "rank0.json"),
+            "",
+            "a path with {rank} in the place of the rank chooses one",
+        ),
+        (
+            ("step1_rank0.json", "step2_rank0.json"),
+            "",
+            "a path with {rank} in the place of the rank chooses one",
+        ),
+    ],
+)
+def test_of_two_files_of_a_rank_a_way_to_one_is_told(
+    tmp_path: Path, names: tuple[str, str], pattern: str, way_out: str
+) -> None:
+    path = folder_of(tmp_path, *names)
+    path = f"{path}/{pattern}" if pattern else path
+    with pytest.raises(TraceError) as caught:
+        rank_files(path)
+    assert str(caught.value) == (
+        f"{path} has two files of rank 0, {names[0]} and {names[1]}: {way_out}."
+    )
+
+
 def test_a_file_with_another_name_may_be_the_second_of_a_rank(tmp_path: Path) -> None:
     path = folder_of(tmp_path, "job_0.json", "job_1.json", "other_0.json")
     with pytest.raises(TraceError, match=r"two files of rank 0, job_0\.json and other_0\.json"):

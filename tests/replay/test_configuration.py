@@ -13,7 +13,7 @@ from trace_builder import operator
 from et_replay.errors import UsageError
 from et_replay.execution_trace import Node
 from et_replay.program import Program
-from et_replay.replay.configuration import Configuration, Skip, read_configuration
+from et_replay.replay.configuration import Configuration, Skip, read_configuration, unmatched
 from et_replay.replay.result import Unexecuted
 
 
@@ -136,3 +136,23 @@ def test_what_is_left_out_is_not_even_prepared(tmp_path: Path) -> None:
     program = three_products(tmp_path)
 
     held(program, on_unsupported="fail", skips=(Skip("nowhere::*", "x"), Skip("aten::mm", "y")))
+
+
+def test_what_matches_nothing_is_told_by_its_place() -> None:
+    schema = "aten::add.Tensor(Tensor self) -> Tensor"
+    nodes = [Node(3, "aten::add", 2, op_schema=schema), Node(4, "aten::add", 2, op_schema=schema)]
+    skips = (
+        Skip("aten::mm", "x"),
+        Skip("aten::add.Tensor", "x"),
+        Skip("aten::add", "x", (5,)),
+        Skip("aten::add", "x", (5, 3)),
+        Skip("aten::add", "x", ()),
+    )
+
+    assert list(unmatched(skips, nodes)) == [
+        (0, "aten::mm"),
+        (2, "aten::add with its nodes"),
+        (4, "aten::add with its nodes"),
+    ]
+    assert list(unmatched((), nodes)) == []
+    assert list(unmatched(skips[:1], [])) == [(0, "aten::mm")]
