@@ -76,10 +76,21 @@ def is_contiguous(shape: Sequence[int], strides: Sequence[int] | None) -> bool:
     return all(size < 2 or stride == step for size, stride, step in steps)
 
 
+DAMAGED = "damaged "
+
+
 class Opaque(msgspec.Struct, frozen=True, gc=False):
-    """A value that the observer only named: `kind` is Generator, Storage, Stream, Object …"""
+    """A value that the observer only named: `kind` is Generator, Storage, Stream, Object …
+
+    Of a value that lacks the form that its type promises, `kind` is `damaged` and the type.
+    """
 
     kind: str
+
+    @property
+    def is_damaged(self) -> bool:
+        """True for a value that lacks the form that its type promises."""
+        return self.kind.startswith(DAMAGED)
 
 
 Value = TensorRef | Opaque | None | bool | int | float | str | tuple["Value", ...]
@@ -97,6 +108,15 @@ def tensors(values: Iterable[Value]) -> Iterator[TensorRef]:
                 break
         else:
             stack.pop()
+
+
+def damaged(values: Iterable[Value]) -> Iterator[Opaque]:
+    """Yield every damaged value of `values`, in the observer's flattening order."""
+    for value in values:
+        if isinstance(value, tuple):
+            yield from damaged(value)
+        elif isinstance(value, Opaque) and value.is_damaged:
+            yield value
 
 
 _COLLECTIVES = (
@@ -142,6 +162,11 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     def is_operator(self) -> bool:
         """True for what a replay can execute: operators, collectives, generated kernels."""
         return self.op_schema != "" or self.is_kernel or self.name == "record_param_comms"
+
+    @property
+    def lacks_schema(self) -> bool:
+        """True for what was surely an operator: without a schema the observer lists no results."""
+        return bool(self.outputs) and not self.is_operator and self.name.startswith("aten::")
 
 
 @dataclass(frozen=True, eq=False)

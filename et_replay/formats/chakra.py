@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from et_replay.errors import TraceError
+from et_replay.execution_trace import DAMAGED
 from et_replay.formats.document import Document
 from et_replay.formats.headers import Headers
 from et_replay.formats.notes import breaks_off, of_chakra
 from et_replay.formats.source import Source
-from et_replay.formats.values import DAMAGED
 
 if TYPE_CHECKING:
     from et_replay.formats.chakra_messages import Messages

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from et_replay.execution_trace import Node, Opaque, Value
+from et_replay.execution_trace import Node, Value, damaged
 from et_replay.formats.mending import NodeText, mend
-from et_replay.formats.values import DAMAGED, ValueDecoders
+from et_replay.formats.values import ValueDecoders
 
 _ATTRIBUTES: dict[str, type] = {
     "op_schema": str,
@@ -77,7 +77,7 @@ class NodeDecoder:
         )
 
     def damages(self) -> Iterator[str]:
-        """Decode every node and say which hold what does not fit its type: for strict reading."""
+        """Decode every node and say which are damaged, or hold what is: for strict reading."""
         for position, text in enumerate(self._texts):
             where = f"node {self._ids[position]} ({self.names[position]})"
             try:
@@ -86,9 +86,10 @@ class NodeDecoder:
                 yield f"{error} in {where}."
                 continue
             node = self.decode(position)
-            for value in _flatten((node.inputs, node.outputs)):
-                if isinstance(value, Opaque) and value.kind.startswith(DAMAGED):
-                    yield f"{where} holds a {value.kind}."
+            if node.lacks_schema:
+                yield f"{where} has lost its op_schema."
+            for value in damaged((node.inputs, node.outputs)):
+                yield f"{where} holds a {value.kind}."
 
     def _fields(self, text: NodeText) -> dict[str, Any]:
         try:
@@ -134,16 +135,6 @@ class NodeDecoder:
 def _is_device_node(attributes: dict[str, Any]) -> bool:
     """Tell a kernel by Chakra's category in linked JSON, or by the flag of its protobuf files."""
     return attributes.get("cat") is not None or attributes.get("is_cpu_op") is False
-
-
-def _flatten(value: Value) -> Iterator[Value]:
-    stack = [value]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, tuple):
-            stack.extend(reversed(value))
-        else:
-            yield value
 
 
 def _attributes(recorded: Any) -> dict[str, Any]:

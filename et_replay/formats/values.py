@@ -15,12 +15,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from et_replay.execution_trace import Opaque, TensorRef, Value
+from et_replay.execution_trace import DAMAGED, Opaque, TensorRef, Value
 
 Decoder = Callable[[Any, Any, Any], Value]  # of value, shape, strides; None where one is missing
 Item = tuple[str, Decoder]
-
-DAMAGED = "damaged "
 
 # More elements than any tensor has; sizes in bytes stay far below what 64 bits hold.
 _TOO_MANY = 2**50
@@ -30,6 +28,15 @@ _MAX_NESTING = 64
 _NAME = re.compile(r"[^\[\](),]*")
 _PARENTHESIS = re.compile(r"[()]")
 _NUMBERS = frozenset({bool, int, float})
+
+_ITEM_SIZES = {
+    **dict.fromkeys(("bool", "unsigned char", "signed char"), 1),
+    **dict.fromkeys(("short int", "short", "c10::Half", "c10::BFloat16"), 2),
+    **dict.fromkeys(("int", "float", "c10::complex<c10::Half>"), 4),
+    **dict.fromkeys(("long int", "long", "double", "c10::complex<float>"), 8),
+    "c10::complex<double>": 16,
+}
+"""Bytes of an element by its type; a tensor that was recorded without storage has 0."""
 
 
 class ValueDecoders(dict[Any, Decoder]):
@@ -109,7 +116,7 @@ class ValueDecoders(dict[Any, Decoder]):
         dimensions, devices, check = self._dimensions, self._devices, self._check
         extents, measure = self._extents, self._measure
         integers = frozenset({int}).issuperset
-        damaged = _damaged(f"Tensor({dtype})")
+        damaged, item_size = _damaged(f"Tensor({dtype})"), _ITEM_SIZES.get(dtype)
 
         def decode(value: Any, shape: Any, strides: Any) -> Value:
             try:
@@ -133,6 +140,8 @@ class ValueDecoders(dict[Any, Decoder]):
                         strides = None
                 device = devices.get(device) or devices.setdefault(device, device)
                 if not (0 <= offset < _TOO_MANY and 0 <= numel < _TOO_MANY and 0 <= itemsize <= 64):
+                    return damaged
+                if itemsize != item_size and itemsize and item_size:
                     return damaged
                 if not (extents.get((size, strides)) or measure(size, strides)):
                     return damaged

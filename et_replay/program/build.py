@@ -8,6 +8,7 @@ from et_replay.errors import TraceError
 from et_replay.execution_trace import ExecutionTrace, tensors
 from et_replay.program.calls import CallChooser
 from et_replay.program.collectives import hold_buffers
+from et_replay.program.damage import damage_notes
 from et_replay.program.generations import Generations, trace_generations
 from et_replay.program.nesting import nest
 from et_replay.program.overwrites import find_overwrites
@@ -33,7 +34,7 @@ def build_program(trace: ExecutionTrace, window: Window | None = None) -> Progra
         tensors=generations.tensors,
         storages=generations.storages,
         device=_device(generations),
-        notes=_notes(generations),
+        notes=(*damage_notes(nesting.nodes), *_notes(generations)),
     )
 
 

@@ -11,7 +11,7 @@ from torch._ops import OpOverload
 
 from et_replay.execution_trace import Node, Opaque, TensorRef, Value, tensors
 from et_replay.program.argument_names import argument_names
-from et_replay.replay.constants import COMPLEX, DeviceMap, constant
+from et_replay.replay.constants import COMPLEX, DeviceMap, constant, in_words
 from et_replay.replay.operators import Unresolvable, base_name
 from et_replay.replay.signature import Parameter, parameters
 
@@ -125,7 +125,9 @@ class _Binder:
 
     def _add_tensor(self, name: str, value: Value, index: int) -> None:
         if not isinstance(value, TensorRef):
-            raise Unresolvable(f"argument {name} should be a tensor, the trace has {value!r}")
+            raise Unresolvable(
+                f"argument {name} should be a tensor, the trace has {in_words(value)}"
+            )
         if not value.defined:
             self.constants[name] = None
         elif self._is_number(value):
@@ -142,7 +144,9 @@ class _Binder:
             elif value is None:
                 entries.append(-1)
             else:
-                raise Unresolvable(f"argument {name} is no flat list of tensors")
+                raise Unresolvable(
+                    f"argument {name} is no flat list of tensors: it holds {in_words(value)}"
+                )
         self.list[name] = tuple(entries)
 
     def _add_epsilon(self, parameter: Parameter) -> None:

@@ -44,6 +44,8 @@ def constant(parameter: Parameter, value: Value, device: DeviceMap) -> Any:
             return 1j
         if parameter.optional or parameter.kind == "StreamObjType":
             return None
+        if value.is_damaged:
+            raise _unfit(parameter, value)
         raise Unresolvable(
             f"argument {parameter.name} is a {value.kind}, which a trace does not hold"
         )
@@ -62,15 +64,36 @@ def _scalar(parameter: Parameter, value: Value, device: DeviceMap) -> Any:
             return value
         if kind == "DeviceObjType":
             return device(value)
-    elif isinstance(value, (bool, int, float)):
+    elif isinstance(value, (bool, int, float)) and not _is_too_wide(value):
         if kind in _CODES and isinstance(value, int):
             return _enumerator(parameter, value)
-        if kind in _CONVERSIONS and (math.isfinite(value) or kind not in _INTEGERS):
+        if kind in _CONVERSIONS and (kind not in _INTEGERS or math.isfinite(value)):
             return _CONVERSIONS[kind](value)
-    shown = "another tensor" if isinstance(value, TensorRef) else repr(value)
-    raise Unresolvable(
-        f"argument {parameter.name} should be of type {parameter.text}, the trace has {shown}"
+    raise _unfit(parameter, value)
+
+
+def _unfit(parameter: Parameter, value: Value) -> Unresolvable:
+    return Unresolvable(
+        f"argument {parameter.name} should be of type {parameter.text},"
+        f" the trace has {in_words(value)}"
     )
+
+
+def in_words(value: Value) -> str:
+    """Write a recorded value as the end of a sentence that refuses it."""
+    if isinstance(value, TensorRef):
+        return "another tensor"
+    if isinstance(value, tuple):
+        return f"a list of {len(value)}"
+    if isinstance(value, Opaque):
+        return f"a {value.kind}"
+    if _is_too_wide(value):
+        return "an integer of more than 64 bits"
+    return repr(value)
+
+
+def _is_too_wide(value: Value) -> bool:
+    return isinstance(value, int) and not -(2**63) <= value < 2**64
 
 
 def _enumerator(parameter: Parameter, code: int) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from et_replay.execution_trace import Node, TensorRef, tensors
+from et_replay.execution_trace import TensorRef, damaged, tensors
 from et_replay.program.program import Call, Operation, Program
 from et_replay.program.schedule import Mode
 from et_replay.replay.arguments import BoundCall, bind
@@ -148,7 +148,7 @@ class Preparer:
             return stand_in(call.outputs)
         overload = resolve(call.node)
         kind = self._kind(call)
-        _refuse_unplayable(call.node, kind)
+        _refuse_unplayable(call, kind)
         recorded, found = recorded_name(call.node), full_name(overload)
         if recorded not in ("", found):
             reason = f"torch has no operator {recorded}; {found} ran"
@@ -279,8 +279,12 @@ class Preparer:
         return next(iter(kinds)) if kinds and kind not in kinds else kind
 
 
-def _refuse_unplayable(node: Node, kind: str) -> None:
+def _refuse_unplayable(call: Call, kind: str) -> None:
     """Raise Unresolvable for what must not, or cannot, run in the form that was recorded."""
+    node = call.node
+    # without one of the outputs, the results cannot be told from each other
+    if any(damaged(node.outputs)) and (call.outputs or kind == "meta"):
+        raise Unresolvable("its recorded output is damaged")
     if node.name in _TOUCH_FILES:
         raise Unresolvable("it reads or writes files, and those of the job are not here")
     for ref in tensors((*node.inputs, *node.outputs)):

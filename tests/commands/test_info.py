@@ -77,6 +77,27 @@ def test_what_the_trace_alone_cannot_run_is_listed_with_the_reason(
     ]
 
 
+def test_what_is_damaged_in_the_window_is_warned_of_and_in_the_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, broken = T(101, 101, 0, 256, 4), T(102, 102, 0, -5, 4)
+    file = write_trace(
+        tmp_path / "step.json",
+        operator(10, "aten::relu", 2, [whole], [broken]),
+        operator(11, "aten::relu", 2, [whole], [whole], schema=""),
+    )
+
+    assert main(["info", "--trace", str(file), "--json", "-"]) == 0
+
+    out, err = capsys.readouterr()
+    said = [
+        "1 value is damaged and counts as unknown (first: Tensor(float) in node 10, aten::relu).",
+        "1 node has lost its schema and counts as no operator (first: node 11, aten::relu).",
+    ]
+    assert err.splitlines() == [f"warning: {note}" for note in said]
+    assert json.loads(out)["results"][0]["notes"] == said
+
+
 def test_a_trace_without_operators_is_described_as_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

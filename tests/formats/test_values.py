@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from trace_builder import FLAT, LATEST, NONE, UNDEFINED, T, Typed, operator, trace
+from trace_builder import FLAT, LATEST, NONE, UNDEFINED, T, Typed, node, operator, trace
 
 from et_replay.errors import TraceError
 from et_replay.execution_trace import Opaque, TensorRef, tensors
@@ -45,7 +45,7 @@ def read_inputs(read_text):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dtype_is_the_name_between_the_parentheses(read_values, dtype):
-    (tensor,) = read_values(T(3, 4, 0, 6, 2, dtype=dtype))
+    (tensor,) = read_values(T(3, 4, 0, 6, 0, dtype=dtype))
 
     assert tensor.dtype == dtype
     assert tensor.defined
@@ -68,11 +68,11 @@ def test_list_of_optional_tensors_keeps_none_in_place(read_values):
 
 
 def test_nested_lists_and_tuples_are_walked_in_parallel(read_values):
-    first, second = T(3, 4, 0, 6, 4, shape=(2, 3)), T(5, 4, 6, 1, 4, shape=(), dtype="double")
+    first, second = T(3, 4, 0, 6, 4, shape=(2, 3)), T(5, 4, 6, 1, 8, shape=(), dtype="double")
     values = read_values([[first, second], [second]], (first, True, [1, 2]), [[1, 2], [3]])
 
     a = TensorRef(3, 4, 0, 6, 4, "cuda:0", "float", (2, 3), (3, 1))
-    b = TensorRef(5, 4, 6, 1, 4, "cuda:0", "double", (), ())
+    b = TensorRef(5, 4, 6, 1, 8, "cuda:0", "double", (), ())
     assert values == (((a, b), (b,)), (a, True, (1, 2)), ((1, 2), (3,)))
     assert list(tensors(values)) == [a, b, b, a]
 
@@ -187,6 +187,8 @@ def test_offsets_strides_and_wide_numbers_are_taken_as_recorded(read_values):
         ([1, 2, 0, 6, 4, True], "Tensor(float)", "damaged Tensor(float)"),
         ([1, 2, 0, 6, 4, 5], "Tensor(float)", "damaged Tensor(float)"),
         ([1, 2, 0, 6, 4, ["cpu"]], "Tensor(float)", "damaged Tensor(float)"),
+        ([1, 2, 0, 6, 3, "cpu"], "Tensor(float)", "damaged Tensor(float)"),
+        ([1, 2, 0, 6, 4, "cpu"], "Tensor(long int)", "damaged Tensor(long int)"),
         (None, "Tensor(float)", "damaged Tensor(float)"),
         (5, "GenericList[Int]", "damaged GenericList"),
         ("x", "Int", "damaged Int"),
@@ -202,6 +204,22 @@ def test_value_that_does_not_fit_its_type_is_opaque(read_values, value, type_nam
 def test_strict_reading_refuses_a_value_that_does_not_fit_its_type(read_inputs):
     with pytest.raises(TraceError, match=r"node 5 \(aten::op\) holds a damaged Int\."):
         read_inputs({"values": ["x"], "types": ["Int"], "shapes": [[]]}, strict=True)
+
+
+def test_strict_reading_refuses_a_call_with_results_that_has_no_schema(read_nodes):
+    relu = node(5, "aten::relu", 2, [T(3, 4, 0, 6, 4)], [T(5, 6, 0, 6, 4)])
+
+    with pytest.raises(TraceError, match=r"node 5 \(aten::relu\) has lost its op_schema\."):
+        read_nodes(relu, strict=True)
+
+
+def test_strict_reading_takes_what_never_has_a_schema(read_nodes):
+    tensor = T(3, 4, 0, 6, 4)
+    label = node(5, "autograd::engine::evaluate_function: ReluBackward0", 2, [tensor])
+    named_like_an_operator = node(6, "aten::relu", 2, [tensor])
+    kernel = node(7, "aten::relu", 2, [tensor], [tensor], kernel_backend="triton")
+
+    assert read_nodes(label, named_like_an_operator, kernel, strict=True).notes == ()
 
 
 @pytest.mark.parametrize("one", [True, 1.0])

@@ -23,7 +23,7 @@ from et_replay.program import Mode
         ),
         pytest.param(T(2, 9, 0, 12, 4, shape=[4, 3], strides=[6, 2]), 92, id="strided-spans-gaps"),
         pytest.param(
-            T(2, 9, 0, 64000, 2, shape=[250, 256], strides=[1, 0]),
+            T(2, 9, 0, 64000, 2, shape=[250, 256], strides=[1, 0], dtype="c10::Half"),
             500,
             id="expanded-in-one-dimension",
         ),

@@ -42,6 +42,7 @@ def test_events_pair_up_and_lazy_needs_no_more_than_pre(shared_data: Path, name:
 
     for window in windows(trace):
         program = build_program(trace, window)
+        assert not [note for note in program.notes if "damaged" in note or "lost" in note]
         pre = allocation_events(program, Mode.PRE_ALLOCATE)
         lazy = allocation_events(program, Mode.LAZY_ALLOCATE)
 

@@ -23,6 +23,7 @@ LAYER_NORM = (
     " float eps) -> (Tensor, Tensor, Tensor)"
 )
 INDEX = "aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"
+CAT = "aten::cat(Tensor[] tensors, int dim=0) -> Tensor"
 MUL = "aten::mul.Tensor(Tensor self, Tensor other) -> Tensor"
 
 
@@ -151,6 +152,51 @@ def test_an_object_that_no_trace_holds_is_named() -> None:
         bound(call(FULL, (2,), Opaque("Stream"), None, None, None, None))
 
 
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        pytest.param(
+            call(MUL, Opaque("damaged Tensor(float)"), tensor(2)),
+            "argument self should be a tensor, the trace has a damaged Tensor(float)",
+            id="tensor",
+        ),
+        pytest.param(
+            call(FULL, (2,), Opaque("damaged Int"), None, None, None, None),
+            "argument fill_value should be of type number, the trace has a damaged Int",
+            id="number",
+        ),
+        pytest.param(
+            call(CAT, (tensor(2), Opaque("damaged Tensor(float)")), 0),
+            "argument tensors is no flat list of tensors: it holds a damaged Tensor(float)",
+            id="list",
+        ),
+        pytest.param(
+            call(CAT, (tensor(2),), (Opaque("damaged Int"), tensor(2))),
+            "argument dim should be of type int, the trace has a list of 2",
+            id="list for a number",
+        ),
+    ],
+)
+def test_what_is_damaged_is_told_in_words(node: Node, reason: str) -> None:
+    with pytest.raises(Unresolvable) as caught:
+        bound(node)
+
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), 10**25])
+def test_an_integer_that_64_bits_do_not_hold_is_refused(value: int) -> None:
+    reason = "fill_value should be of type number, the trace has an integer of more than 64 bits"
+
+    with pytest.raises(Unresolvable, match=reason):
+        bound(call(FULL, (2,), value, None, None, None, None))
+
+
+@pytest.mark.parametrize("value", [-(2**63), 2**64 - 1])
+def test_an_integer_that_64_bits_hold_is_passed_on(value: int) -> None:
+    assert bound(call(FULL, (2,), value, None, None, None, None)).args == [[2], value]
+
+
 def test_a_storage_is_that_of_the_output() -> None:
     schema = (
         "aten::set_.source_Storage_storage_offset(Tensor(a!) self, Storage source,"
@@ -163,10 +209,10 @@ def test_a_storage_is_that_of_the_output() -> None:
 
 
 def test_nested_lists_of_tensors_are_refused() -> None:
-    schema = "aten::cat(Tensor[] tensors, int dim=0) -> Tensor"
-
-    with pytest.raises(Unresolvable, match="argument tensors is no flat list of tensors"):
-        bound(call(schema, ((tensor(2), tensor(2)),), 0))
+    with pytest.raises(
+        Unresolvable, match="tensors is no flat list of tensors: it holds a list of 2"
+    ):
+        bound(call(CAT, ((tensor(2), tensor(2)),), 0))
 
 
 def test_inputs_that_were_not_recorded_are_counted() -> None:
