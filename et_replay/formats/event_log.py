@@ -133,7 +133,4 @@ class PointerLog:
 def lines_left_out(lines: Sequence[int]) -> Iterator[str]:
     """Say how many lines of a log could not be read, if any, and where the first of them is."""
     if lines:
-        yield (
-            f"Lines that could not be read were left out: {len(lines)}, the first is line"
-            f" {lines[0]}."
-        )
+        yield f"Lines that could not be read were left out: {len(lines)}, first line {lines[0]}."

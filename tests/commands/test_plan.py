@@ -305,7 +305,7 @@ def test_a_log_whose_sizes_no_device_has_is_refused_with_what_was_left_out(
     assert main(["plan", "--trace", str(trace)]) == 1
     assert (
         f"{trace} holds no allocation, so there is nothing to do. Lines that could not be read were"
-        " left out: 2.\n"
+        " left out: 2, first line 1.\n"
     ) in capsys.readouterr().err
 
 

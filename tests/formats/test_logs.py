@@ -69,9 +69,7 @@ def test_lines_that_cannot_be_read_are_counted_and_the_first_is_named(read_histo
     line = text.count("\n") + 2
 
     assert len(history.events) >= 4
-    assert history.notes[-1] == (
-        f"Lines that could not be read were left out: 2, the first is line {line}."
-    )
+    assert history.notes[-1] == f"Lines that could not be read were left out: 2, first line {line}."
 
 
 def test_numbers_beyond_any_device_are_left_out(read_history):
