@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from et_replay.errors import OutOfMemoryError, UsageError
 from et_replay.events import AllocationEvents, MemoryHistory
-from et_replay.formats.allocator_settings import options_in
+from et_replay.formats.allocator_settings import options_in, settings_from_text
 from et_replay.planning import Plan, plan_history
 from et_replay.simulation import (
-    NEWEST_VERSION,
     PLANNED,
     VERSIONS,
     Simulator,
@@ -45,39 +45,58 @@ def as_recorded(history: MemoryHistory) -> str:
     return f"native:{history.settings}" if history.settings else "native"
 
 
-def with_known_settings(history: MemoryHistory) -> MemoryHistory:
-    """Leave out recorded settings that no version of the allocator takes, and say so."""
-    if not history.settings or not _refusal(history.settings):
+def with_known_settings(history: MemoryHistory, torch_version: str | None = None) -> MemoryHistory:
+    """Leave out recorded settings that no version, or not `torch_version`, takes, and say so."""
+    versions = VERSIONS if torch_version is None else (torch_version,)
+    if not history.settings or not _refusal(history.settings, versions):
         return history
-    refusals = {option: _refusal(option) for option in options_in(history.settings)}
+    refusals = {option: _refusal(option, versions) for option in options_in(history.settings)}
     known = ",".join(option for option, refusal in refusals.items() if not refusal)
     notes = [
         f"The recorded setting {option} is left out: {refusal}"
         for option, refusal in refusals.items()
         if refusal
     ]
-    if not notes or _refusal(known):  # none of them alone is what cannot be
+    if not notes or _refusal(known, versions):  # none of them alone is what cannot be
         known = ""
-        notes = [f"All recorded settings are left out: {_refusal(history.settings)}"]
+        notes = [f"All recorded settings are left out: {_refusal(history.settings, versions)}"]
     return replace(history, settings=known, notes=(*history.notes, *notes))
 
 
 def versions_with(settings: str) -> list[str]:
     """List the versions whose native allocator takes these settings, the oldest first."""
-    return [version for version in VERSIONS if not _refusal_of(version, settings)]
+    return [version for version in VERSIONS if not _refusal(settings, (version,))]
 
 
-def _refusal(settings: str) -> str:
-    """Return why no version of the native allocator takes settings, "" where one does."""
-    return "" if versions_with(settings) else _refusal_of(NEWEST_VERSION, settings)
+def _refusal(settings: str, versions: Sequence[str]) -> str:
+    """Return why the last of the versions does not take settings, "" where one does."""
+    refusal = ""
+    for version in versions:
+        try:
+            Simulator(f"native:{settings}", torch_version=version)
+        except UsageError as error:
+            refusal = str(error)
+        else:
+            return ""
+    return refusal
 
 
-def _refusal_of(version: str, settings: str) -> str:
-    try:
-        Simulator(f"native:{settings}", torch_version=version)
-    except UsageError as error:
-        return str(error)
-    return ""
+def share_of(
+    history: MemoryHistory, asked: float | None, device_memory: int | None
+) -> float | None:
+    """Return what share of the device PyTorch may hold: as asked for, else as was recorded.
+
+    Raises UsageError for a share of what the file proves, which is PyTorch's already.
+    """
+    if asked is None:
+        recorded = settings_from_text(history.settings).fraction
+        return recorded if recorded < 1 else None
+    if device_memory is None and history.device_memory is not None:
+        raise UsageError(
+            f"--memory-fraction needs --device-memory: {history.source} tells what PyTorch could"
+            " get, not what the device had."
+        )
+    return asked
 
 
 def plan_for(history: MemoryHistory, allocator: str, plan: Plan | None = None) -> Plan | None:

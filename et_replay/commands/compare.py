@@ -32,7 +32,7 @@ from et_replay.planning import Plan, read_plan
 from et_replay.program import Mode
 from et_replay.report.compare import InputReport, compare_objects, compare_text
 from et_replay.report.document import document
-from et_replay.serving import capacity_for
+from et_replay.serving import capacity_for, share_of, with_known_settings
 from et_replay.simulation import ALLOCATORS, PLANNED, allocator_name
 
 _DEFAULT = ("native", "expandable", "stalloc", "direct", "ideal")
@@ -176,10 +176,9 @@ def _report(task: _Task) -> InputReport:
     recording = task.input.read()
     if task.plan is not None:
         recording.check(task.plan)
-    history = recording.history()
-    check, version = version_to_imitate(
-        history, task.torch_version, task.device_memory, task.memory_fraction
-    )
+    history = with_known_settings(recording.history(), task.torch_version)
+    fraction = share_of(history, task.memory_fraction, task.device_memory)
+    check, version = version_to_imitate(history, task.torch_version, task.device_memory, fraction)
     rows = [
         compare(
             history,
@@ -188,7 +187,7 @@ def _report(task: _Task) -> InputReport:
             device_memory=task.device_memory,
             iterations=task.iterations,
             plan=task.plan,
-            fraction=task.memory_fraction,
+            fraction=fraction,
         )
         for allocator in task.allocators
     ]
@@ -203,7 +202,7 @@ def _report(task: _Task) -> InputReport:
         notes=history.notes,
         history=history if task.keep_history else None,
         rank=task.input.rank,
-        memory_fraction=task.memory_fraction,
+        memory_fraction=fraction,
     )
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from et_replay.events import MemoryHistory
 from et_replay.formats.captured_run import CapturedRun
-from et_replay.serving import with_known_settings
 from et_replay.simulation import nearest_version
 
 if TYPE_CHECKING:
@@ -24,14 +23,11 @@ def version_of(run: CapturedRun | None, asked: str | None = None) -> str | None:
     return nearest_version(run.header.torch)
 
 
-def as_the_run_tells(history: MemoryHistory, run: CapturedRun | None) -> MemoryHistory:
-    """Let a history know how much memory the GPU had that its run was on, if it was on one.
-
-    Settings of its allocator that there cannot have been are left out, with a note.
-    """
-    if run is not None:
-        history = replace(history, gpu_memory=run.header.device_memory_bytes)
-    return with_known_settings(history)
+def with_gpu(history: MemoryHistory, run: CapturedRun | None) -> MemoryHistory:
+    """Let a history know how much memory the GPU had that its run was on, if it was on one."""
+    if run is None:
+        return history
+    return replace(history, gpu_memory=run.header.device_memory_bytes)
 
 
 def settings_of(run: CapturedRun | None) -> TorchSettings:

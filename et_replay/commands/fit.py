@@ -22,10 +22,11 @@ from et_replay.events import MemoryHistory
 from et_replay.explain import Explanation, explain, find_fit
 from et_replay.explain.explanation import Moment
 from et_replay.explain.fit import PLENTY, with_failures_served
-from et_replay.explain.way_out import ALLOCATORS
+from et_replay.explain.way_out import ALLOCATORS, as_taken
 from et_replay.program import Mode
 from et_replay.report.document import document
 from et_replay.report.fit import FitReport, fit_objects, fit_text
+from et_replay.serving import with_known_settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,13 +51,19 @@ class _Task:
 
 def run(arguments: argparse.Namespace) -> int:
     """Find the smallest device memory for each allocator, and who is live at the peak."""
-    allocators = allocators_of(arguments, ALLOCATORS)
+    asked = allocators_of(arguments, ()) if arguments.allocator else None
     inputs = inputs_of(arguments, Mode.LAZY_ALLOCATE)
     for source in inputs:
         check_destination(arguments.json, arguments.force, source.path)
     tasks = [
-        _Task(source, allocators, source.version(arguments.torch_version), arguments.other_memory)
+        _Task(
+            source,
+            asked or tuple(as_taken(name, version) for name in ALLOCATORS),
+            version,
+            arguments.other_memory,
+        )
         for source in inputs
+        for version in [source.version(arguments.torch_version)]
     ]
     reports = work_on(tasks, _report, arguments)
     for report in reports:
@@ -74,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _report(task: _Task) -> FitReport:
     """Fit one input with all allocators; runs in a worker where there are several."""
     recording = task.input.read()
-    history = recording.history()
+    history = with_known_settings(recording.history(), task.torch_version)
     _, version = version_to_imitate(history, task.torch_version)
     fits = [find_fit(history, name, torch_version=version) for name in task.allocators]
     return FitReport(

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from et_replay.captured_files import PLAN
 from et_replay.commands import argument_types, options
-from et_replay.commands.facts_of_run import as_the_run_tells, version_of
+from et_replay.commands.facts_of_run import version_of, with_gpu
 from et_replay.commands.input_files import expand, file_names, is_folder
 from et_replay.commands.output import STDOUT, progress_bar
 from et_replay.errors import PlanError, TraceError, UsageError
@@ -105,7 +105,7 @@ class Input:
         recording = self._read()
         content = recording.content
         if isinstance(content, MemoryHistory):
-            content = as_the_run_tells(content, self.run)
+            content = with_gpu(content, self.run)
         unused = () if recording.mode else self.unused
         kind = content.kind if isinstance(content, MemoryHistory) else ""
         if self.device_index is not None and kind not in _OF_DEVICES:

@@ -102,8 +102,8 @@ def _plan_table(task: PlanTask, table: BufferTable) -> Plan:
     last = int(table.buffers.start.max(initial=0))
     if task.iteration is not None and task.iteration[0] > last:
         raise UsageError(
-            f"--iteration {task.iteration[0]}:{task.iteration[1]} has no buffer of {table.source},"
-            f" whose last one begins at tick {last}."
+            f"In --iteration {task.iteration[0]}:{task.iteration[1]} no buffer of {table.source}"
+            f" begins, so nothing comes again; the last one begins at tick {last}."
         )
     try:
         plan = plan_table(table.buffers, task.iteration, task.effort)

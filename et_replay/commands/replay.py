@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from et_replay.commands import options
-from et_replay.commands.facts_of_run import as_the_run_tells, version_of
+from et_replay.commands.facts_of_run import version_of, with_gpu
 from et_replay.commands.input_files import expand_to_one
 from et_replay.commands.inputs import plan_path
 from et_replay.commands.needs_torch import needs_torch
@@ -75,9 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.plan = plan_path(arguments.plan, arguments.trace)
     recording = open_recording(arguments.trace, strict=arguments.strict)
     if isinstance(recording, MemoryHistory):
-        history = as_the_run_tells(recording, captured)
         version = version_of(captured, arguments.torch_version)
-        return replay_history(history, arguments, version)
+        return replay_history(with_gpu(recording, captured), arguments, version)
     _check_fraction(arguments)
     return _replay_trace(recording, arguments, captured)
 

@@ -15,7 +15,13 @@ from et_replay.explain.explanation import Moment
 from et_replay.planning import Plan, check_plan, lifetimes, read_plan
 from et_replay.report.document import document
 from et_replay.report.history import HistoryReport, history_object, history_text
-from et_replay.serving import as_recorded, capacity_for, left_for_torch
+from et_replay.serving import (
+    as_recorded,
+    capacity_for,
+    left_for_torch,
+    share_of,
+    with_known_settings,
+)
 from et_replay.simulation import PLANNED, allocator_name, usable_bytes
 
 _FOR_TRACES = (
@@ -35,23 +41,23 @@ def replay_history(
     `version` is whose allocator to imitate, by default what the history tells.
     """
     _refuse_files(arguments)
+    history = with_known_settings(history, version)
     warn(history.notes, arguments.quiet)
     if not len(history.events) and not history.segments:
         raise TraceError(f"{history.source} holds no allocation, so there is nothing to replay.")
     allocator = arguments.allocator or as_recorded(history)
-    _, version = version_to_imitate(
-        history, version, arguments.device_memory, arguments.memory_fraction
-    )
+    fraction = share_of(history, arguments.memory_fraction, arguments.device_memory)
+    _, version = version_to_imitate(history, version, arguments.device_memory, fraction)
     device_memory = capacity_for(history, arguments.device_memory)
     capacity = left_for_torch(device_memory, arguments.other_memory)
-    limit = usable_bytes(capacity, arguments.memory_fraction)
+    limit = usable_bytes(capacity, fraction)
     served = compare(
         history,
         allocator,
         torch_version=version,
         device_memory=capacity,
         plan=_plan(history, allocator, arguments),
-        fraction=arguments.memory_fraction,
+        fraction=fraction,
     )
     warn(meaningless(arguments, _FOR_TRACES, FOR_TRACES), arguments.quiet)
     failure, explanation = _explanations(history, served, capacity, arguments)
@@ -61,7 +67,7 @@ def replay_history(
         device_memory=device_memory,
         proven=arguments.device_memory is None and history.device_memory is not None,
         other_memory=arguments.other_memory,
-        memory_fraction=arguments.memory_fraction,
+        memory_fraction=fraction,
         failure=failure,
         explanation=explanation,
         options=() if failure is None else find_way_out([Case("", history)], limit, version),
@@ -138,5 +144,5 @@ def _explained(
         moment=moment,
         torch_version=served.torch_version,
         plan=served.plan,
-        fraction=arguments.memory_fraction,
+        fraction=share_of(history, arguments.memory_fraction, arguments.device_memory),
     )

@@ -35,7 +35,7 @@ from et_replay.report.page import page
 from et_replay.report.perfetto import perfetto_trace
 from et_replay.report.plot import plot
 from et_replay.report.timeline import timeline_objects, timeline_text
-from et_replay.serving import capacity_for
+from et_replay.serving import capacity_for, share_of, with_known_settings
 from et_replay.simulation import PLANNED
 
 _PAGE = ".html"
@@ -85,10 +85,11 @@ def run(arguments: argparse.Namespace) -> int:
     allocators = _allocators(arguments, output, form)
     check_destination(output, arguments.force, source.path, "--output")
     check_destination(arguments.json, arguments.force, source.path)
-    history = source.history()
-    warn(history.notes, arguments.quiet)
-    device_memory, fraction = arguments.device_memory, arguments.memory_fraction
     asked = source.version(arguments.torch_version)
+    history = with_known_settings(source.history(), asked)
+    warn(history.notes, arguments.quiet)
+    device_memory = arguments.device_memory
+    fraction = share_of(history, arguments.memory_fraction, device_memory)
     _, version = version_to_imitate(history, asked, device_memory, fraction)
     capacity = capacity_for(history, device_memory)
     maps = maps_of(history, allocators, capacity, version, fraction=fraction)

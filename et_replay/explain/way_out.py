@@ -9,7 +9,7 @@ from et_replay.errors import PlanError, TraceError
 from et_replay.events import MemoryHistory
 from et_replay.explain.fit import Fit, find_fit, serve, with_failures_served
 from et_replay.program import Mode
-from et_replay.serving import plan_for
+from et_replay.serving import plan_for, versions_with
 from et_replay.simulation import PLANNED
 
 ALLOCATORS = (
@@ -25,11 +25,20 @@ ALLOCATORS = (
 )
 """A small sensible set: each is what maintainers and reports advise for some cause.
 
-max_split_size_mb is at least 20 in torch; it keeps large blocks from being split, so that small
-requests do not pin them. roundup_power2_divisions lets requests of nearly the same size share
-blocks. `ideal` is the lower bound: what lives at once.
+max_split_size_mb is at least 20 in torch, and more before 2.10; it keeps large blocks from being
+split, so that small requests do not pin them. roundup_power2_divisions lets requests of nearly the
+same size share blocks. `ideal` is the lower bound: what lives at once.
 """
+_LEAST_SPLIT = "native:max_split_size_mb:20"
 _VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
+
+
+def as_taken(allocator: str, torch_version: str | None) -> str:
+    """Return one of ALLOCATORS as a version takes it."""
+    known = versions_with(_LEAST_SPLIT.partition(":")[2])
+    if allocator != _LEAST_SPLIT or torch_version is None or torch_version in known:
+        return allocator
+    return "native:max_split_size_mb:21"
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,8 @@ def find_way_out(
     options = []
     for case in cases:
         served = replace(case, history=with_failures_served(case.history))
-        options += [_option(served, name, capacity, torch_version) for name in case.allocators]
+        names = [as_taken(name, torch_version) for name in case.allocators]
+        options += [_option(served, name, capacity, torch_version) for name in names]
     return sorted((option for option in options if option is not None), key=_rank)
 
 

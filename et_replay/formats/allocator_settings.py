@@ -9,7 +9,8 @@ from typing import Any
 
 _MIB = 1 << 20
 _INTERVALS = 16  # powers of two from 1 MiB to 32 GiB, each with divisions of its own
-_OPTION = re.compile(r"\b(\w{1,64}):(\[[^\]]*\]|[^,]*)")
+_LEAST_SHARE = 1e-3
+_OPTION = re.compile(r"(?:\[[^\]]*\]|[^,])+")
 
 
 @dataclass(frozen=True)
@@ -38,20 +39,20 @@ class AllocatorSettings:
 
 
 def options_in(text: str) -> list[str]:
-    """List the options of a settings string, as NAME:VALUE."""
-    return [":".join(option) for option in _OPTION.findall(re.sub(r"\s", "", text))]
+    """List the options of a settings string, which are NAME:VALUE if they are well-formed."""
+    return _OPTION.findall(re.sub(r"\s", "", text))
 
 
 def settings_from_text(text: str) -> AllocatorSettings:
     """Read a settings string; what is unknown or malformed in it is left to the allocator."""
-    options = dict(option.split(":", 1) for option in options_in(text))
+    options = dict(option.split(":", 1) for option in options_in(text) if ":" in option)
     max_split = _integer(options.get("max_split_size_mb", ""))
     return AllocatorSettings(
         text=text,
         max_split=None if max_split is None else max_split * _MIB,
         expandable=options.get("expandable_segments") == "True",
         garbage_collection=_number(options.get("garbage_collection_threshold", "")),
-        fraction=_number(options.get("per_process_memory_fraction", "")) or 1.0,
+        fraction=_share(options.get("per_process_memory_fraction", "")),
         divisions=_divisions(options.get("roundup_power2_divisions", "")),
     )
 
@@ -123,6 +124,12 @@ def _divisions(option: str) -> tuple[int, ...]:
 
 def _integer(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 16 else None
+
+
+def _share(text: str) -> float:
+    """Read a share; what is none, or so small that no device is large enough, counts as all."""
+    share = _number(text)
+    return share if _LEAST_SHARE <= share <= 1 else 1.0
 
 
 def _number(text: str) -> float:

@@ -39,6 +39,11 @@ def find_device_memory(
     return max(least, min(proven, default=0))
 
 
+def is_limited(entries: Sequence[TraceEntry]) -> bool:
+    """Tell whether a request failed although the device had as much: the process had a limit."""
+    return any(entry.action == "oom" and entry.size <= entry.address for entry in entries)
+
+
 class PoolFinder:
     """The private pool of each allocation: its entry says so, or the segment that it lies in."""
 

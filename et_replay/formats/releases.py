@@ -29,12 +29,14 @@ def at_once(request: TraceEntry, following: TraceEntry | None) -> bool:
 class Releases:
     """Tells the allocator's own releases from the program's `empty_cache()`.
 
-    `usable` is what the allocator may hold, None where that is not known.
+    `usable` is what the allocator may hold, None where that is not known, and `limited` whether
+    that is a limit of the process: without one there is no garbage collection.
     """
 
     entries: Sequence[TraceEntry]
     pools: PoolFinder
     usable: int | None
+    limited: bool
     settings: AllocatorSettings
 
     def are_for_request(self, begin: int, end: int, reserved: int) -> bool:
@@ -49,13 +51,14 @@ class Releases:
         if following.action == "oom" or reserved + following.size > self.usable:
             return True
         threshold = self.settings.garbage_collection * self.usable
-        return self.entries[begin].action == "segment_free" and 0 < threshold < reserved
+        collects = self.limited and self.entries[begin].action == "segment_free"
+        return collects and 0 < threshold < reserved
 
     def _could_have_served(self, begin: int, end: int) -> bool:
         """Tell whether one of these segments would have served the request: then it was made later.
 
-        Not where blocks have just become free because their streams were waited for, as the
-        allocator does that too before it gives back its cache.
+        Not where a block of another stream has just become free, unless right after its free was
+        requested: the allocator waits for streams before it gives back its cache.
         """
         before = self.entries[max(0, begin - 2) : begin]
         completes = bool(before) and before[-1].action == "free_completed"

@@ -28,7 +28,7 @@ from et_replay.events import (
     pool_number,
 )
 from et_replay.formats.allocator_settings import AllocatorSettings
-from et_replay.formats.device_ranges import PoolFinder, ReservedRanges
+from et_replay.formats.device_ranges import PoolFinder, ReservedRanges, is_limited
 from et_replay.formats.event_log import EventLog
 from et_replay.formats.releases import Releases, at_once
 
@@ -64,7 +64,8 @@ def read_events(
 
     `usable` is what the allocator may hold, where that is known.
     """
-    forward = _Forward(start, pools, Releases(entries, pools, usable, settings))
+    limited = settings.fraction < 1 or is_limited(entries)
+    forward = _Forward(start, pools, Releases(entries, pools, usable, limited, settings))
     forward.walk(entries)
     return forward.result()
 

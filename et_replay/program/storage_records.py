@@ -10,7 +10,7 @@ from et_replay.program.program import Storage, StorageKind, Tensor
 class StorageRecords:
     """The storages and tensors seen so far: `places` are those of the calls that made a storage.
 
-    `moment` counts begins and ends of calls, and is moved on by who sees them.
+    `moment` counts begins and ends of calls; who sees an end moves it on.
     """
 
     def __init__(self, nesting: Nesting) -> None:

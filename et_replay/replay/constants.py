@@ -86,7 +86,7 @@ def in_words(value: Value) -> str:
     if isinstance(value, tuple):
         return f"a list of {len(value)}"
     if isinstance(value, Opaque):
-        return f"a {value.kind}"
+        return f"a {value.kind}" if value.is_damaged else f"no more than the name {value.kind}"
     if _is_too_wide(value):
         return "an integer of more than 64 bits"
     return repr(value)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from et_replay.comparison import Comparison
 from et_replay.events import MemoryHistory
 from et_replay.explain import Explanation, Option
-from et_replay.formats.allocator_settings import settings_from_text
 from et_replay.report.device_memory import fraction_text, other_memory_text
 from et_replay.report.document import JsonObject, failure_object
 from et_replay.report.explanation import (
@@ -85,8 +84,8 @@ def _summary(report: HistoryReport) -> Iterator[tuple[str, str]]:
     yield (
         "Device",
         f"simulated, {format_bytes(report.device_memory)}"
-        f"{_proven_text(history) if report.proven else ''}"
-        f"{fraction_text(report.memory_fraction)}",
+        f"{fraction_text(report.memory_fraction)}"
+        f"{' (what the file proves that PyTorch could get)' if report.proven else ''}",
     )
     yield "Other memory", other_memory_text(report.other_memory)
     yield (
@@ -96,13 +95,6 @@ def _summary(report: HistoryReport) -> Iterator[tuple[str, str]]:
         f"fragmentation {format_share(served.fragmentation)}",
     )
     yield "Failures", _failures_text(report)
-
-
-def _proven_text(history: MemoryHistory) -> str:
-    proven = "what the file proves that PyTorch could get"
-    if settings_from_text(history.settings).fraction < 1:
-        return f" (what the settings leave to PyTorch of it is {proven})"
-    return f" ({proven})"
 
 
 def _failures_text(report: HistoryReport) -> str:

@@ -160,7 +160,7 @@ def test_the_input_is_never_overwritten(table: str) -> None:
         (["--trace", "TABLE", "--iteration", "x"], 2, "BEGIN:END"),
         (["--trace", "TABLE", "--iteration", "auto"], 2, "BEGIN:END"),
         (["--trace", "TABLE", "--iteration", "10:100"], 1, "buffers.csv: Buffer 'b' starts at 100"),
-        (["--trace", "TABLE", "--iteration", "900:999"], 2, "whose last one begins at tick 180."),
+        (["--trace", "TABLE", "--iteration", "900:999"], 2, "the last one begins at tick 180."),
         (["--trace", MOE, "--iteration", "0:99999999"], 2, "events there are"),
         (["--trace", MOE, "--iteration", "0:1"], 1, "Nothing in the iterations"),
         (["--trace", "TABLE", "--timeout", "0"], 2, "above 0"),

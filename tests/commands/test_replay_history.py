@@ -214,7 +214,8 @@ def test_a_share_of_the_device_counts_for_all_that_is_shown(
             ["setting foo:bar is left out: No", "divisions:[256:1,>:3] is left out: The allocator"],
         ),
         ("max_split_size_mb:5", "native", ["expected at least 20 (MiB, a packed segment), got 5"]),
-        ("nonsense", "native", ["All recorded settings are left out: "]),
+        ("nonsense", "native", ["The recorded setting nonsense is left out: "]),
+        ("foo,max_split_size_mb:64", "native:max_split_size_mb:64", ["setting foo is left out: "]),
         ("max_split_size_mb:64", "native:max_split_size_mb:64", []),
     ],
 )
@@ -259,10 +260,35 @@ def test_a_fraction_in_the_settings_is_taken_once(
     Path(fragmented).write_text(json.dumps(content))
 
     result = replayed(tmp_path, 3, "--trace", fragmented)
-    assert "240 MiB (what the settings leave to PyTorch of it is" in capsys.readouterr().out
+    assert "240 MiB, of which PyTorch may hold 50.0 % (what the file" in capsys.readouterr().out
     assert (result["device_memory_bytes"], result["peak_reserved_bytes"]) == (240 * MIB, 120 * MIB)
     failures = result["explanation"]["failures"]
     assert failures == {"new_events": [], "reproduced_events": [4], "absent_events": []}
+    capacities = {option["capacity_bytes"] for option in result["way_out"]}
+    assert capacities == {120 * MIB}  # whatever the allocator
+    assert replayed(tmp_path, 3, "--trace", fragmented, "--allocator", "direct")
+
+
+def test_a_share_of_what_the_file_proves_is_refused(
+    oom: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--trace", oom, "--memory-fraction", "0.5"]) == 2
+    assert "--memory-fraction needs --device-memory: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [(), ("fit",)])
+def test_versions_of_which_settings_are_others_are_imitated_by_their_own(
+    oom: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    """Before 2.10 max_split_size_mb is more than 20, and there is no large_segment_size_mb."""
+    content = json.loads(Path(oom).read_text())
+    content["allocator_settings"] = {"PYTORCH_CUDA_ALLOC_CONF": "large_segment_size_mb:40"}
+    Path(oom).write_text(json.dumps(content))
+
+    assert main([*words, "--trace", oom, "--torch-version", "2.9"]) == (0 if words else 3)
+    out, error = capsys.readouterr()
+    assert "native:max_split_size_mb:21" in out
+    assert "The recorded setting large_segment_size_mb:40 is left out: " in error
 
 
 def test_the_version_that_is_imitated_may_be_told(

@@ -156,18 +156,19 @@ def test_release_of_what_another_stream_had_until_then_may_be_the_requests(read_
 
 
 @pytest.mark.parametrize(
-    ("release", "growth", "expected"),
+    ("kind", "free", "by_program"),
     [
-        ("segment_free", "segment_alloc", ["ALLOC", "FREE", "ALLOC", "OUT_OF_MEMORY"]),
-        (
-            "segment_unmap",
-            "segment_map",
-            ["ALLOC", "FREE", "EMPTY_CACHE", "ALLOC", "OUT_OF_MEMORY"],
-        ),
+        (("segment_alloc", "segment_free"), 900 * MIB, False),
+        (("segment_map", "segment_unmap"), 900 * MIB, True),
+        (("segment_alloc", "segment_free"), 0, True),
     ],
+    ids=["within a limit", "not of expandable segments", "not without a limit"],
 )
-def test_garbage_is_not_collected_of_expandable_segments(read_history, release, growth, expected):
+def test_garbage_is_collected_of_segments_within_a_limit_of_the_process(
+    read_history, kind, free, by_program
+):
     """Of 100 MiB 40 are held, more than 30 %, and 60 are asked for."""
+    growth, release = kind
     trace = [
         entry(growth, A, 40 * MIB),
         entry("alloc", A, 40 * MIB),
@@ -175,15 +176,35 @@ def test_garbage_is_not_collected_of_expandable_segments(read_history, release, 
         entry(release, A, 40 * MIB),
         entry(growth, B, 60 * MIB),
         entry("alloc", B, 60 * MIB),
-        entry("oom", 40 * MIB, 50 * MIB),
+        entry(growth, C, 40 * MIB),
+        entry("alloc", C, 40 * MIB),
+        entry("oom", free, 50 * MIB),
     ]
     recorded = {"PYTORCH_CUDA_ALLOC_CONF": "garbage_collection_threshold:0.3"}
-    end = [segment(B, block(60 * MIB), is_expandable=growth == "segment_map")]
+    end = [
+        segment(address, block(size), is_expandable=growth == "segment_map")
+        for address, size in ((B, 60 * MIB), (C, 40 * MIB))
+    ]
 
     history = read_history(snapshot(end, trace, allocator_settings=recorded))
 
     assert history.device_memory == 100 * MIB
-    assert actions(history) == expected
+    assert ("EMPTY_CACHE" in actions(history)) is by_program
+
+
+@pytest.mark.parametrize("share", ["nan", "inf", "-0.3", "1e-30", "1.5", "0", "x"])
+def test_a_share_that_is_none_says_nothing_of_the_device(read_history, share):
+    trace = [
+        entry("segment_alloc", A, 30 * MIB),
+        entry("alloc", A, 30 * MIB),
+        entry("oom", 90 * MIB, 20 * MIB),
+    ]
+    recorded = {"PYTORCH_CUDA_ALLOC_CONF": f"per_process_memory_fraction:{share}"}
+
+    history = read_history(
+        snapshot([segment(A, block(30 * MIB))], trace, allocator_settings=recorded)
+    )
+    assert history.device_memory == 30 * MIB
 
 
 def test_the_device_is_as_much_larger_as_settings_leave_of_it_to_others(read_history):
