@@ -60,7 +60,7 @@ def replay_history(
         fraction=fraction,
     )
     warn(meaningless(arguments, _FOR_TRACES, FOR_TRACES), arguments.quiet)
-    failure, explanation = _explanations(history, served, capacity, arguments)
+    failure, explanation = _explanations(history, served, capacity, fraction, arguments.explain)
     report = HistoryReport(
         history=history,
         served=served,
@@ -117,14 +117,14 @@ def _plan(history: MemoryHistory, allocator: str, arguments: argparse.Namespace)
 
 
 def _explanations(
-    history: MemoryHistory, served: Comparison, capacity: int, arguments: argparse.Namespace
+    history: MemoryHistory, served: Comparison, capacity: int, fraction: float | None, asked: str
 ) -> tuple[Explanation | None, Explanation | None]:
     """Explain the failure, if there is one, and what is asked for."""
-    explanation = _explained(history, served, capacity, Moment.FAILURE, arguments)
+    explanation = _explained(history, served, capacity, fraction, Moment.FAILURE)
     failed = explanation is not None and explanation.failure is not None
     failure = explanation if failed else None
-    if arguments.explain == Moment.PEAK.value:
-        explanation = _explained(history, served, capacity, Moment.PEAK, arguments)
+    if asked == Moment.PEAK.value:
+        explanation = _explained(history, served, capacity, fraction, Moment.PEAK)
     return failure, explanation
 
 
@@ -132,8 +132,8 @@ def _explained(
     history: MemoryHistory,
     served: Comparison,
     capacity: int,
+    fraction: float | None,
     moment: Moment,
-    arguments: argparse.Namespace,
 ) -> Explanation | None:
     if served.undefined:
         return None
@@ -144,5 +144,5 @@ def _explained(
         moment=moment,
         torch_version=served.torch_version,
         plan=served.plan,
-        fraction=share_of(history, arguments.memory_fraction, arguments.device_memory),
+        fraction=fraction,
     )

@@ -35,10 +35,10 @@ _VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
 
 def as_taken(allocator: str, torch_version: str | None) -> str:
     """Return one of ALLOCATORS as a version takes it."""
-    known = versions_with(_LEAST_SPLIT.partition(":")[2])
-    if allocator != _LEAST_SPLIT or torch_version is None or torch_version in known:
+    if allocator != _LEAST_SPLIT or torch_version is None:
         return allocator
-    return "native:max_split_size_mb:21"
+    known = torch_version in versions_with(_LEAST_SPLIT.partition(":")[2])
+    return allocator if known else "native:max_split_size_mb:21"
 
 
 @dataclass(frozen=True)

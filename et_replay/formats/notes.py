@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from et_replay.formats.mending import ENCODING, FIELD, NAME, NUMBER
+from et_replay.formats.source import BREAKS_OFF
 from et_replay.units import counted
 
 _KNOWN_SCHEMAS = frozenset(
@@ -31,7 +32,7 @@ _REPAIRS = {
 def breaks_off(nodes: int, ignored: int) -> str:
     """Say that a file has no end."""
     tail = f", and its last {counted(ignored, 'byte')} ignored" if ignored else ""
-    return f"The file breaks off: {counted(nodes, 'complete node')} of it could be read{tail}."
+    return f"The file {BREAKS_OFF}: {counted(nodes, 'complete node')} of it could be read{tail}."
 
 
 def goes_on(ignored: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from et_replay.events import TraceEntry
 from et_replay.formats.allocator_settings import AllocatorSettings
@@ -64,7 +63,7 @@ class Releases:
         completes = bool(before) and before[-1].action == "free_completed"
         if completes and not (len(before) == 2 and at_once(*before)):
             return False
-        behind = islice(self.entries, end, None)
+        behind = (self.entries[place] for place in range(end, len(self.entries)))
         request = next((entry for entry in behind if entry.action in ("alloc", "oom")), None)
         if request is None:
             return False

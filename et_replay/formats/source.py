@@ -18,6 +18,8 @@ from et_replay.errors import TraceError
 
 STANDARD_INPUT = "-"
 
+BREAKS_OFF = "breaks off"
+"""What is said of a file that lacks its end, plain or compressed."""
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _XZ = b"\xfd7zXZ\x00"
@@ -125,7 +127,7 @@ def _unpack_stream(
         position += len(chunk)
         if stream.eof:
             return position - len(stream.unused_data), ""
-    return position, "breaks off"
+    return position, BREAKS_OFF
 
 
 def _unpack_damaged(

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from et_replay.execution_trace import ExecutionTrace
 from et_replay.formats import open_trace
+from et_replay.formats.source import BREAKS_OFF
 from et_replay.parallel import in_parallel
 from et_replay.ranks.collective import Collective, read_collectives
 from et_replay.ranks.comparison import CallsOfKind, GroupComparison, Misfit, find_parts
@@ -30,8 +31,6 @@ _SMALL = 32 << 20
 """Bytes of text that are read sooner than other processes have begun: in about a second."""
 _PACKED = 20
 """How much smaller a compressed trace is."""
-_BREAKS_OFF = "breaks off"
-"""What notes say of a trace that lacks its end, plain or compressed."""
 _Read = TypeVar("_Read")
 _Reader = Callable[[int, Path, int, bool], _Read]
 
@@ -238,10 +237,12 @@ class _Matcher:
                 "the traces do not tell which calls are in this group, so they may fit all the same"
             )
         broken = {
-            rank for note, about in self._notes.items() if _BREAKS_OFF in note for rank in about
+            rank for note, about in self._notes.items() if BREAKS_OFF in note for rank in about
         }
         if lacking := sorted(broken.intersection(ranks)):
-            doubts.append(f"what was read of {named_ranks(lacking)} breaks off and may lack calls")
+            doubts.append(
+                f"what was read of {named_ranks(lacking)} {BREAKS_OFF} and may lack calls"
+            )
         text = misfit.text
         if doubts:
             way_out = "--replay-mode comp replays without any"
